@@ -9,7 +9,7 @@ const at = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 
 /**
  * The suite that needs nothing but `npm ci`: every spec except those that meet foreign programs. The specs that meet HTTP/1 clients run
- * twice, with our own codec and with node's server in its place (`global.http1`).
+ * twice, with our own codec and with node's server in its place (`global.http1`), but for those of the built program.
  */
 export default defineConfig({
   root: at(".."),

@@ -12,7 +12,7 @@ import { readJsonBody, type Unreadable } from "./json_body.ts";
 import { json, retryAfter } from "./replies.ts";
 import { warningView, type AdminSource } from "./views.ts";
 
-/** Of a configuration in the body. Its dry run also has to fit into the memory of its thread, see `gateway/dry_runs.ts`. */
+/** Of a configuration in the body. Its dry run also has to fit into the memory of its thread, see `proof/dry_runs.ts`. */
 export const MAX_POSTED_BYTES = 16 * 1024 * 1024;
 
 /** `text` is that of the body; null: there is none. */

@@ -17,8 +17,7 @@ export class PluginMeter implements PluginTime {
 
   tally(result: string, count = 1): void {
     const results = (this.results ??= new Map<string, number>());
-    const name = results.has(result) || results.size < MAX_RESULTS ? result : "other";
-    results.set(name, (results.get(name) ?? 0) + count);
+    increase(results, results.has(result) || results.size < MAX_RESULTS ? result : "other", count);
   }
 
   get isUsed(): boolean {

@@ -1,6 +1,6 @@
 /**
  * Explains how a request would be handled: its route or why it has none, its plugins in their order, and the upstreams that could get it.
- * The answer comes from the data path itself (`serve.ts`), run with a handler that sends nothing; only the sentences are written here.
+ * The answer comes from the data path itself (`gateway/serve.ts`), run with a handler that sends nothing; only the sentences are written here.
  */
 import { METHODS } from "node:http";
 import type { Names } from "../base/option_names.ts";

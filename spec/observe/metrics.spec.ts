@@ -16,6 +16,7 @@ import { SHOP } from "../support/more_certs.ts";
 import { closedPort } from "../support/origin.ts";
 import { emptyFolder } from "../support/process.ts";
 import { ask, connect, eventually } from "../support/raw_client.ts";
+import { turnsDuring } from "../support/turns.ts";
 
 const read = (gateway: Gateway) => readMetrics(gateway.metrics());
 const REQUESTS = "edge_gateway_http_requests_total";
@@ -128,16 +129,10 @@ describe("the stream of all metrics", () => {
 
   it("the stream of all metrics has the same text in slices, each in a separate turn of the event loop", async () => {
     const gateway = await busy(300);
-    let turns = 0;
-    let isOver = false;
-    const turn = () => {
-      turns++;
-      if (!isOver) setImmediate(turn);
-    };
-    setImmediate(turn);
     const slices: Buffer[] = [];
-    for await (const slice of gateway.metricsStream()) slices.push(slice as Buffer);
-    isOver = true;
+    const turns = await turnsDuring(async () => {
+      for await (const slice of gateway.metricsStream()) slices.push(slice as Buffer);
+    });
     const text = Buffer.concat(slices).toString();
     const own = (all: string) => all.split("\n").filter((line) => !/^(process_|edge_gateway_event_loop)/.test(line));
     expect(own(text)).toEqual(own(gateway.metrics()));

@@ -4,6 +4,7 @@ import type { createGateway } from "../../lib/index.ts";
 import type { DryRunLimits, DryRuns } from "../../lib/proof/dry_runs.ts";
 import type { Gateway } from "../../lib/embed/gateway.ts";
 import { oneService } from "../support/gateway.ts";
+import { turnsDuring } from "../support/turns.ts";
 
 const built = async <T>(path: string) => (await import(new URL(`../../dist/lib/${path}`, import.meta.url).href)) as T;
 
@@ -24,11 +25,7 @@ const large = (services: number) => ({ services: Array.from({ length: services }
 describe("dry runs", () => {
   it("run in a thread: the event loop turns while the configuration is read, checked and compared", async () => {
     const { run } = await dryRuns();
-    let [turns, isOver] = [0, false];
-    const turn = () => void (turns++, isOver || setImmediate(turn));
-    const done = run(large(2_000)).finally(() => (isOver = true));
-    turn();
-    expect(await done).toMatchObject({ outcome: "accepted", requests: { checked: 0 } });
+    const turns = await turnsDuring(async () => expect(await run(large(2_000))).toMatchObject({ outcome: "accepted", requests: { checked: 0 } }));
     // Reading it alone blocks a thread for a hundred milliseconds, in which this one turns many times.
     expect(turns).toBeGreaterThan(50);
   }, 60_000);

@@ -9,6 +9,7 @@ import { failuresOf, runTests, type RunOptions } from "../../lib/proof/run_tests
 import { createGateway, definePlugin, schema, type AnyPlugin } from "../../lib/index.ts";
 import { hosted, oneService, running } from "../support/gateway.ts";
 import { loadedFrom } from "../support/loaded.ts";
+import { turnsDuring } from "../support/turns.ts";
 
 type TestInput = NonNullable<ConfigInput["tests"]>[number];
 type Answers = NonNullable<TestInput["answers"]>;
@@ -466,29 +467,12 @@ describe("a run of tests", () => {
       },
     });
     const loaded = loadedFrom({ ...guardedBy({ name: "spins" }), tests: ["1", "2", "3", "4"].map((name) => test({ name })) }, [spins]);
-    let turns = 0;
-    let isOver = false;
-    const count = () => {
-      turns++;
-      if (!isOver) setImmediate(count);
-    };
-    setImmediate(count);
-    await runTests(loaded);
-    isOver = true;
-    expect(turns).toBeGreaterThanOrEqual(3);
+    expect(await turnsDuring(() => runTests(loaded))).toBeGreaterThanOrEqual(3);
   });
 
   it("lets the event loop turn while a pattern is searched in a long text", async () => {
     const slow = test({ upstream: { body: "x".repeat(100_000) }, expect: { body: { matches: "(x+x+)+y" } } });
-    let turns = 0;
-    let isOver = false;
-    const count = () => {
-      turns++;
-      if (!isOver) setImmediate(count);
-    };
-    setImmediate(count);
-    expect(await verdict(oneService(9), slow)).not.toBe(true);
-    isOver = true;
+    const turns = await turnsDuring(async () => expect(await verdict(oneService(9), slow)).not.toBe(true));
     expect(turns).toBeGreaterThanOrEqual(3);
   });
 
