@@ -109,7 +109,7 @@ export class ConfigReader {
     });
     if (known === undefined) this.named = [...named];
     if (!loaded.ok) throw new ConfigError(loaded.issues, fileOf(source));
-    return { source, inputs: { environment, files }, loaded: { ...loaded, conditions } };
+    return { source, inputs: { environment, files }, loaded: { ...loaded, conditions, upstreamPaths: parts.partIfLoaded("upstreamPath") } };
   }
 
   /** See `Gateway.loadModules`. */
