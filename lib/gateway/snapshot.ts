@@ -49,6 +49,8 @@ export interface Snapshot extends Loaded {
   readonly counts: { readonly services: number; readonly routes: number; readonly upstreams: number };
   readonly inUse: InUse;
   readonly metrics: MetricsPlan | null;
+  /** How requests are received. */
+  readonly receiving: ReceiveOptions;
   /** Null: replies have no Server-Timing. */
   readonly serverTiming: typeof serverTimingPart | null;
 }
@@ -102,6 +104,7 @@ function compileInto(inUse: InUse, loaded: Loaded, tools: CompileTools): Snapsho
     counts: { services: services.length, routes: entries.length, upstreams: services.reduce((sum, { upstreams }) => sum + upstreams.length, 0) },
     inUse,
     metrics: plan,
+    receiving: receivingBy(global, runtime.clock, () => runtime.parts.part("trustedProxies")),
     serverTiming: global.serverTiming ? runtime.parts.part("serverTiming") : null,
   });
 }
