@@ -15,13 +15,14 @@ export function announce(started: Started, settings: Settings, log: Log): void {
   const { digest } = gateway;
   const { signer, snapshot } = GatewayCore.partsOf(gateway).configuration;
   const httpsOff = "off: SERVER_CERT_PATH and SERVER_KEY_PATH are not set";
+  const httpOff = "off: HTTP_PORT is off";
   const admin = adminUrl ?? "off: ADMIN_USER and ADMIN_PASSWORD are not set";
   const probes = probeUrl ?? "off: PROBE_PORT is not set";
   const manager = started.managerUrl ?? "off: --manager (MANAGER=true) starts the management UI";
   // Only the origin: the path may contain keys for a collector.
   const traces = tracing === null ? undefined : new URL(tracing.url).origin;
   if (logFormat === "json") {
-    const listeners = { http, https: https.length === 0 ? httpsOff : https, admin, probes, manager, ...(traces !== undefined && { traces }) };
+    const listeners = { http: http.length === 0 ? httpOff : http, https: https.length === 0 ? httpsOff : https, admin, probes, manager, ...(traces !== undefined && { traces }) };
     log.info(`edge-gateway ${version} started`, { config, digest, ...(signer !== undefined && { signed_by: signer }), ...gateway.counts, ...(settings.tests === "skip" && { tests: "skipped" }), ...listeners, ...(workers > 1 && { workers }) });
   } else if (logLevel === "debug" || logLevel === "info") {
     const clients = { none: "", request: ", clients are asked for a certificate", require: ", clients need a certificate" }[clientAuth];
@@ -29,8 +30,8 @@ export function announce(started: Started, settings: Settings, log: Log): void {
       ["config", `${config} (${describeCounts(gateway.counts)}), digest ${digest}`],
       ["tests", settings.tests === "skip" ? "not run, neither now nor before reloads (--no-tests)" : ""],
       ["signed", signer === undefined ? "" : `by the key ${signer}`],
-      ["http", http.join("  ")],
-      ["https", https.length === 0 ? httpsOff : `${https.join("  ")} (HTTP/2 and HTTP/1.1${clients})`],
+      ["http", http.length === 0 ? httpOff : http.join("  ")],
+      ["https", https.length === 0 ? httpsOff : `${https.join("  ")} (${snapshot.global.http2 ? "HTTP/2 and " : ""}HTTP/1.1${clients})`],
       ["admin", admin],
       ["probes", probes],
       ["manager", manager],
@@ -66,7 +67,7 @@ const FIXED_NGHTTP2 = "1.68.1";
 
 /** Logs a warning if clients or upstreams use HTTP/2 and the nghttp2 of this Node ("1.61.0") is older than the fixed one. */
 export function warnOfNode({ global, services, https }: Peers, log: Log, nghttp2 = process.versions.nghttp2): void {
-  const peers = https.length > 0 || global.h2c ? ["clients"] : [];
+  const peers = (https.length > 0 && global.http2) || global.h2c ? ["clients"] : [];
   if (services.some(({ protocol }) => protocol === "h2" || protocol === "h2c")) peers.push("upstreams");
   if (nghttp2 === undefined || peers.length === 0) return;
   if (nghttp2.localeCompare(FIXED_NGHTTP2, "en", { numeric: true }) >= 0) return;
@@ -76,7 +77,7 @@ export function warnOfNode({ global, services, https }: Peers, log: Log, nghttp2
 }
 
 interface Peers {
-  readonly global: { readonly h2c: boolean };
+  readonly global: { readonly http2: boolean; readonly h2c: boolean };
   readonly services: readonly { readonly protocol: string }[];
   readonly https: readonly string[];
 }

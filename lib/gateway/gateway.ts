@@ -58,7 +58,7 @@ export class GatewayCore {
   readonly #listener: Listener;
   readonly #reported: GatewayParts;
   readonly #shutdown: Shutdown;
-  #hasPlain = false;
+  #isListening = false;
   #https: HttpsFacts | null = null;
 
   /**
@@ -87,7 +87,7 @@ export class GatewayCore {
     this.#configuration.onReplaced = (before, next) => this.#renewSessions(before, next);
     const counted = { ...parts, configuration: this.#configuration, listener: this.#listener, spans: this.#spans };
     const reports = threads.count === 1 || metrics === null ? null : new (modules.part("workerReports").WorkerReports)({ ...counted, metrics });
-    const listening = () => ({ state: this.#shutdown.state, hasPlain: this.#hasPlain, https: this.#https });
+    const listening = () => ({ state: this.#shutdown.state, isListening: this.#isListening, https: this.#https });
     this.#reported = { ...counted, requests: this.#requests, reports, recent, startedAt: clock.now(), listening, reporting: null, onActivate() {} };
     const closeReports = () => [this.#reported.reporting, reports].forEach((each) => each?.close());
     this.#shutdown = new Shutdown({ ...this.#reported, spans: this.#spans, closeReports });
@@ -113,6 +113,7 @@ export class GatewayCore {
       receiving: following === null ? this.#requests.receiving : () => inForce().snapshot.receiving,
       ports: place < 0 ? "taken" : count > 1 ? "shared" : "alone",
       http1: () => inForce().snapshot.global.http1,
+      http2: () => inForce().snapshot.global.http2,
       h2c: () => inForce().snapshot.global.h2c,
       certificates: () => inForce().snapshot.certificates,
       serve: this.#requests.serve,
@@ -179,13 +180,12 @@ export class GatewayCore {
       throw this.#configuration.accessLogError(error);
     }
     this.#requests.activate();
-    if (tls !== undefined && !this.#hasPlain) throw new Error("a plain listener has to be there before an HTTPS one");
     const address = await (tls === undefined ? this.#listener.listenPlain(host, port, fd) : this.#listener.listenSecure(host, port, tls, fd));
     // Closed during the look-up of the host: the new socket must not outlive the gateway. A drain in progress closes it itself.
     if (this.#shutdown.state === "closed") this.#listener.destroy();
     if (!this.#shutdown.isOpen) throw new Error("the gateway is being closed");
-    if (tls === undefined) this.#hasPlain = true;
-    else this.#https = this.#runtime.parts.part("tlsServer").httpsFacts(tls);
+    this.#isListening = true;
+    if (tls !== undefined) this.#https = this.#runtime.parts.part("tlsServer").httpsFacts(tls);
     return address;
   }
 
@@ -266,10 +266,11 @@ export class GatewayCore {
 
   /** HTTP/2 settings are sent at the start of a connection: when they change, clients are asked to reconnect. */
   #renewSessions(before: Snapshot, next: Snapshot): void {
-    const { limits, h2c } = before.global;
+    const { limits, h2c, http2 } = before.global;
     const { maxHeaderBytes, maxHeaders } = next.global.limits;
     if (maxHeaderBytes !== limits.maxHeaderBytes || maxHeaders !== limits.maxHeaders) this.#listener.renewSessions("all");
-    else if (h2c && !next.global.h2c) this.#listener.renewSessions("plain");
+    if (h2c && !next.global.h2c) this.#listener.renewSessions("plain");
+    if (http2 && !next.global.http2) this.#listener.renewSessions("secure");
   }
 }
 

@@ -40,12 +40,12 @@ export interface ReportSource extends StatusSource {
 /** The current listeners of a gateway. */
 export interface Listening {
   readonly state: State;
-  readonly hasPlain: boolean;
+  readonly isListening: boolean;
   /** Null: there are no HTTPS listeners. */
   readonly https: HttpsFacts | null;
 }
 
-export function statusOf(source: StatusSource, { state, hasPlain, https }: Listening): GatewayStatus {
+export function statusOf(source: StatusSource, { state, isListening, https }: Listening): GatewayStatus {
   const { clock, configuration, requests, runtime, startedAt } = source;
   const { snapshot, loadedAt, lastReload, lastChange, lastTests, pluginFaults, followers } = configuration;
   const hostCertificates = snapshot.shownCertificates.map(({ where, path, names, commonName, notAfter }) => ({ where, path, names, commonName, notAfter }));
@@ -66,7 +66,7 @@ export function statusOf(source: StatusSource, { state, hasPlain, https }: Liste
     pluginFaults: [...pluginFaults.values()],
     certificates: [...(https === null ? [] : [https.certificate]), ...hostCertificates],
   };
-  const listeners = hasPlain ? { https: https !== null, asksForCertificates: https?.asksForCertificates === true } : null;
+  const listeners = isListening ? { https: https !== null, asksForCertificates: https?.asksForCertificates === true } : null;
   const shown = snapshot.shown as unknown as DisplayedConfig;
   const { configWarnings } = configuration;
   return { ...status, warnings: warningsOf({ ...status, upstreamSets: runtime.health, shown, listeners, configWarnings, wall: clock.wall() }) };
