@@ -61,13 +61,13 @@ export async function auditOf(flags: Flags): Promise<Audited> {
   const { configPath, configKeyPath } = settings;
   const configKeyFile = configKeyPath ?? undefined;
   const modules = await loadPluginModules(configPath, process.env, configKeyFile);
-  for (const name of partsNamedBy(settings)) await modules.parts.loadPart(name);
+  for (const name of partsNamedBy(settings)) await modules.loadPart(name);
   const reader = new ConfigReader({ configFile: configPath, modules, ...(configKeyFile !== undefined && { configKeyFile }) }, (path) => readFileSync(path));
   const read = reader.load(reader.source());
   const { config, tests, testFiles } = read.loaded;
   const keys = [...read.inputs.files].flatMap(([path, content]) => (PRIVATE_KEY.test(content.toString("latin1")) ? [path] : []));
   const own = config.global.pluginModules.map(({ path }) => auditedFile(path.path, path.content));
-  const dials = dialsOf(settings, destinationsIn(read.loaded, modules.parts));
+  const dials = dialsOf(settings, destinationsIn(read.loaded, modules));
   const listens = listensOf(settings);
   // "*", the servers of a Cluster, counts: they may give each other names. localhost is looked up in files alone (RFC 6761 §6.3).
   const names = [...dials, ...listens].filter(({ host }) => isIP(host) === 0);
@@ -76,14 +76,14 @@ export async function auditOf(flags: Flags): Promise<Audited> {
   const watched = unique([...[...signed, ...tlsPaths(settings)].map((path) => resolve(path)), ...read.inputs.files.keys()]);
   const hasTests = tests.length > 0;
   const named = namedByEnvironment(flags, process.env);
-  const atStart = [...modulesOf(loadedAtStart(settings, named, modules.parts, hasTests), areOfStart(flags) ? "plain" : "any"), ...own];
+  const atStart = [...modulesOf(loadedAtStart(settings, named, modules, hasTests), areOfStart(flags) ? "plain" : "any"), ...own];
   const backendCa = settings.manager?.backendCaPath ?? null;
   const files = [...watched, ...bySettings, ...(backendCa === null ? [] : [resolve(backendCa)])];
   return {
     audit: {
       modules: atStart,
       lines: atStart.reduce((sum, { lines }) => sum + lines, 0),
-      on_request: onRequest(settings, modules.parts, atStart),
+      on_request: onRequest(settings, modules, atStart),
       reads: unique([...files, ...files.map(realPath), ...programFiles(settings), ...(names.length === 0 ? [] : NAME_FILES)]).sort(),
       writes: config.global.accessLog.enabled && config.global.accessLog.file !== undefined ? [config.global.accessLog.file] : [],
       listens,
@@ -91,7 +91,7 @@ export async function auditOf(flags: Flags): Promise<Audited> {
       secrets: unique([...secretsOfSettings(settings, flags), ...secretsOf(read), ...keys.map((path) => `file:${path}`)]),
     },
     settings,
-    parts: modules.parts,
+    parts: modules,
     hasTests,
     watched,
   };

@@ -46,7 +46,7 @@ export function withNames(settings: Settings, names: readonly string[]): Setting
 /** Loads the plugin kinds and parts of these names and of the settings, with the parts that a configuration with them would name. */
 export async function loadNamed(parts: Parts, settings: Settings, names: readonly string[]): Promise<void> {
   for (const name of partsNamedBy(settings)) await parts.loadPart(name);
-  await parts.load({ value: { global: { plugins: names.filter((name) => name in KINDS).map((name) => ({ name })) } } });
+  await parts.loadParts({ value: { global: { plugins: names.filter((name) => name in KINDS).map((name) => ({ name })) } } });
   for (const name of names) if (name in PARTS) for (const part of neededBy(name as PartName)) await parts.loadPart(part);
 }
 

@@ -59,10 +59,10 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
   const { tracing } = settings;
   const adminCookie = settings.admin?.cookie;
   const named = partsNamedBy(settings);
-  for (const name of named) await modules.parts.loadPart(name);
+  for (const name of named) await modules.loadPart(name);
   const supervisor = settings.workers === 1 ? null : (await ON_DEMAND.workers()).openWorkers(settings, named, log);
   const made = { ...gatewayOptions, modules, log, ...(tracing && { tracing }), ...(adminCookie !== undefined && { adminCookie }) };
-  const reporting = modules.parts.partIfLoaded("reporting");
+  const reporting = modules.partIfLoaded("reporting");
   const reported = reporting && open(reporting.Gateway, made, supervisor?.threads);
   const gateway = reported ?? open(GatewayCore, made, supervisor?.threads);
   const { configuration } = GatewayCore.partsOf(gateway);
@@ -70,7 +70,7 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
   await configuration.findWarnings();
   const tls = settings.serverCertPath === null ? null : (await ON_DEMAND.tlsServer()).readTlsFiles(settings, log);
   configuration.setHttps(tls !== null);
-  const operatorTls = tls && { ...tls, part: ((name) => modules.parts.part(name)) satisfies OperatorTls["part"] };
+  const operatorTls = tls && { ...tls, part: ((name) => modules.part(name)) satisfies OperatorTls["part"] };
   const admin = settings.admin && reported && (await ON_DEMAND.admin()).openAdmin(settings.admin, settings, { gateway: reported, tls: operatorTls, onRequest: OF_ADMIN, reload, log });
   const probes = settings.probe && reported && (await ON_DEMAND.probes()).openProbes(settings.probe, settings.metricsToken, reported, log);
   let manager: Opened<Manager> | null = null;

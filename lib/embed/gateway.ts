@@ -132,7 +132,7 @@ export class Gateway extends GatewayCore {
 
   /** Sends one request through the gateway without a socket. Rejects when the reply breaks off. */
   inject(request: InjectRequest): Promise<InjectResponse> {
-    return this.#joined.runtime.parts.part("embedding").injectInto(this.#joined.requests, request, this.#joined.configuration.receiving);
+    return this.#joined.runtime.parts.part("embedding").injectInto(this.#joined.requests, request, this.#joined.configuration.snapshot.receiving);
   }
 }
 

@@ -67,26 +67,26 @@ export class GatewayCore {
    */
   constructor(options: CompleteOptions, threads: Threads = ALONE, following: Following | null = null) {
     const { log = silentLog, clock = systemClock, tracing, lookup, modules } = options;
-    const problem = tracing === undefined ? undefined : modules.parts.part("tracing").tracingProblem(tracing);
+    const problem = tracing === undefined ? undefined : modules.part("tracing").tracingProblem(tracing);
     if (problem !== undefined) throw new TypeError(problem);
-    const metricsPart = modules.parts.partIfLoaded("metrics");
+    const metricsPart = modules.partIfLoaded("metrics");
     const metrics = metricsPart && new metricsPart.Metrics();
     this.#log = log;
     this.#clock = clock;
-    this.#runtime = new Runtime(clock, log, lookup, threads, modules.parts);
-    const combined = () => modules.parts.part("combinedLog").combinedLines();
+    this.#runtime = new Runtime(clock, log, lookup, threads, modules);
+    const combined = () => modules.part("combinedLog").combinedLines();
     this.#accessLog = new AccessLog({ sink: options.accessLog ?? null, clock, log, combined, isRemote: following !== null });
-    [this.#spans, this.#tracer] = tracing === undefined ? [null, null] : tracerOf(tracing, modules.parts, { clock, log }, this.#runtime.secretParameters);
+    [this.#spans, this.#tracer] = tracing === undefined ? [null, null] : tracerOf(tracing, modules, { clock, log }, this.#runtime.secretParameters);
     const parts = { clock, log, metrics, runtime: this.#runtime, accessLog: this.#accessLog, tracer: this.#tracer, defaultCertificate: () => this.#https };
     this.#configuration = new Configuration({ ...options, modules }, parts, following);
-    const withoutSessions = options.adminCookie === undefined ? undefined : modules.parts.part("adminCookie").sessionRemover(options.adminCookie);
-    const recentPart = modules.parts.partIfLoaded("recentRequests");
+    const withoutSessions = options.adminCookie === undefined ? undefined : modules.part("adminCookie").sessionRemover(options.adminCookie);
+    const recentPart = modules.partIfLoaded("recentRequests");
     const recent = recentPart && new recentPart.RecentRequests(this.#runtime);
     this.#requests = new Requests({ ...parts, recent, withoutSessions, configuration: this.#configuration, activate: () => this.#activate() });
     this.#listener = this.#createListener(threads, following);
     this.#configuration.onReplaced = (before, next) => this.#renewSessions(before, next);
     const counted = { ...parts, configuration: this.#configuration, listener: this.#listener, spans: this.#spans };
-    const reports = threads.count === 1 || metrics === null ? null : new (modules.parts.part("workerReports").WorkerReports)({ ...counted, metrics });
+    const reports = threads.count === 1 || metrics === null ? null : new (modules.part("workerReports").WorkerReports)({ ...counted, metrics });
     const listening = () => ({ state: this.#shutdown.state, hasPlain: this.#hasPlain, https: this.#https });
     this.#reported = { ...counted, requests: this.#requests, reports, recent, startedAt: clock.now(), listening, reporting: null, onActivate() {} };
     const closeReports = () => [this.#reported.reporting, reports].forEach((each) => each?.close());
@@ -110,7 +110,7 @@ export class GatewayCore {
       log: this.#log,
       writeBatch: this.#runtime.writeBatch,
       ...(this.#runtime.connections && { connections: this.#runtime.connections }),
-      receiving: following === null ? this.#requests.receiving : () => inForce().receiving,
+      receiving: following === null ? this.#requests.receiving : () => inForce().snapshot.receiving,
       ports: place < 0 ? "taken" : count > 1 ? "shared" : "alone",
       http1: () => inForce().snapshot.global.http1,
       h2c: () => inForce().snapshot.global.h2c,

@@ -4,8 +4,10 @@
  */
 import { builtParts, isInBuild } from "../base/version.ts";
 import { formatPath, valuesAt, type JsonNode } from "../config/json.ts";
-import { parsedFrom, type ConfigIssue, type ConfigSource } from "../config/source.ts";
 import { NOT_LOADED, unloaded, type PartFields } from "../config/part_fields.ts";
+import type { PluginModule } from "../config/plugin_modules.ts";
+import type { CheckContext } from "../config/schema.ts";
+import { parsedFrom, type ConfigIssue, type ConfigSource } from "../config/source.ts";
 import type { TABLE } from "../parts/table.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
 
@@ -38,7 +40,7 @@ type Load = () => Promise<unknown>;
 
 const NO_TABLE = { kinds: {}, parts: {}, onDemand: {} } as PartTable;
 
-/** The parts that have been loaded for one gateway, by all configurations that it has had. */
+/** The parts and plugin modules that have been loaded for one gateway, by all configurations that it has had. */
 export class Parts {
   /** The functions of the table that have been called. */
   readonly called = new Set<Load>();
@@ -47,6 +49,8 @@ export class Parts {
   readonly #named: readonly (readonly [string, Naming, Load])[];
   readonly #kinds = new Map<string, AnyPlugin>();
   readonly #parts: { -readonly [Name in PartName]?: PartsByName[Name] } = {};
+  /** Null: no configuration has named one. */
+  #modules: InstanceType<PartsByName["modules"]["LoadedModules"]> | null = null;
 
   /** `table`: what can be loaded. Default: nothing. */
   constructor(table: PartTable = NO_TABLE) {
@@ -80,8 +84,17 @@ export class Parts {
     return fieldsOfParts(this.#parts);
   }
 
-  /** Loads what a configuration names, as far as this build has it: see `lacks`. */
-  async load(source: ConfigSource): Promise<void> {
+  /** Loads the parts and the plugin modules that a configuration names and that are not loaded yet. `readFile` defaults to the file system. */
+  async load(source: ConfigSource, environment: Readonly<Record<string, string | undefined>>, readFile?: (path: string) => Buffer): Promise<void> {
+    await this.loadParts(source);
+    const part = this.partIfLoaded("modules");
+    if (part === null) return;
+    this.#modules ??= new part.LoadedModules();
+    await this.#modules.load(part.pluginModulesOf(source, { references: this.partIfLoaded("references") ?? undefined, environment, ...(readFile && { readFile }) }));
+  }
+
+  /** Loads the parts that a configuration names, as far as this build has them: see `lacks`. */
+  async loadParts(source: ConfigSource): Promise<void> {
     const { node } = parsedFrom(source);
     if (node === null) return;
     const named = this.#named.filter(([name, naming]) => isInBuild(name) && namings(node, naming).length > 0);
@@ -103,6 +116,14 @@ export class Parts {
   #call<T>(load: () => Promise<T>): Promise<T> {
     this.called.add(load);
     return loaded(load);
+  }
+
+  /** The kinds of a module, or why there are none. */
+  readonly kindsOf = (module: PluginModule): readonly AnyPlugin[] | string => this.#modules?.kindsOf(module) ?? NOT_LOADED;
+
+  /** See `LoadOptions.withModules`. */
+  withModules(kinds: readonly AnyPlugin[], root: JsonNode, context: CheckContext): readonly AnyPlugin[] {
+    return this.partIfLoaded("modules")?.withModules(root, kinds, context, this.kindsOf) ?? kinds;
   }
 
   /** Takes over parts that are there already. */

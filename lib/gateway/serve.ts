@@ -34,7 +34,7 @@ export interface ServeTools {
 }
 
 interface RequestsTools extends ServeTools {
-  readonly configuration: { readonly snapshot: Snapshot; readonly receiving: ReceiveOptions };
+  readonly configuration: { readonly snapshot: Snapshot };
   readonly runtime: { readonly threads: Threads; readonly inFlight: SharedCount | null };
   /** Called once, before the first request. */
   readonly activate: () => void;
@@ -99,7 +99,7 @@ export class Requests {
   /** Whether there is room for one more request in all, and for one of this client. */
   #admit({ call, clientAddress }: Inbound, { maxRequestsInFlight: most, maxClientShare: share }: Snapshot["global"]["limits"]): boolean {
     const { configuration, runtime } = this.#tools;
-    const isProxy = call.trustedRemote && configuration.receiving.proxies?.has(clientAddress) === true;
+    const isProxy = call.trustedRemote && configuration.snapshot.receiving.proxies?.has(clientAddress) === true;
     const client = isProxy ? "" : clientAddress.includes(":") ? callerAddress(clientAddress) : clientAddress;
     const held = this.#held.get(client) ?? 0;
     if (this.#state === "closed" || (most > 0 && client !== "" && held >= mostOfClient(most / runtime.threads.count, share))) return false;
@@ -135,7 +135,7 @@ export class Requests {
   };
 
   /** The rules by which requests are received now. */
-  readonly receiving = (): ReceiveOptions => this.#tools.configuration.receiving;
+  readonly receiving = (): ReceiveOptions => this.#tools.configuration.snapshot.receiving;
 
   /** Resolves when no request is being answered. */
   untilNone(): Promise<void> {

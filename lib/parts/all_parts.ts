@@ -30,6 +30,7 @@ import * as tracer from "../observe/trace.ts";
 import * as kindProblem from "../plugins/kind_problem.ts";
 import { builtinPlugins } from "../plugins/builtin.ts";
 import * as conditions from "../route/conditions.ts";
+import * as upstreamPath from "../route/upstream_path.ts";
 import * as memory from "../store/memory.ts";
 import * as sharedCallers from "../store/shared_callers.ts";
 import * as certificates from "../server/certificates.ts";
@@ -61,8 +62,7 @@ import * as moduleLoader from "../gateway/module_loader.ts";
 import * as pluginDestinations from "../gateway/plugin_destinations.ts";
 import * as pluginInstances from "../gateway/plugin_instances.ts";
 import * as sharedCounters from "../gateway/shared_counters.ts";
-import { fieldsOfParts, type LoadedParts } from "../gateway/parts.ts";
-import type { PluginModules } from "../gateway/plugin_modules.ts";
+import { fieldsOfParts, type LoadedParts, type Parts } from "../gateway/parts.ts";
 import * as warnings from "../proof/config_warnings.ts";
 import * as families from "../report/families.ts";
 import * as reporting from "../report/reporting.ts";
@@ -85,6 +85,7 @@ const ALL: LoadedParts = {
   sharedHealth,
   sharedCallers,
   conditions,
+  upstreamPath,
   split,
   sticky,
   httpsRedirect,
@@ -122,7 +123,7 @@ const ALL: LoadedParts = {
 export const ALL_FIELDS = fieldsOfParts(ALL);
 
 /** `modules`, with all parts. */
-export function withAllParts(modules = freshModules()): PluginModules {
-  modules.parts.add(ALL);
+export function withAllParts(modules = freshModules()): Parts {
+  modules.add(ALL);
   return modules;
 }

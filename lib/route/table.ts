@@ -8,6 +8,7 @@ import type { PlacedCondition, RouteConditions } from "./conditions.ts";
 import { comparable, ENCODED_SLASH, PATH_PARAMETERS, type Refusal } from "./path.ts";
 import { parsePattern, type Segment } from "./pattern.ts";
 import { endOf, HostTrees } from "./tree.ts";
+import type { UpstreamPath } from "./upstream_path.ts";
 
 /** One route of one service. */
 export interface TableEntry<T> {
@@ -20,6 +21,8 @@ export interface TableEntry<T> {
   readonly methods: readonly string[];
   /** What the request has to fulfil besides; undefined: nothing. */
   readonly match?: RouteConditions | undefined;
+  /** The path that the upstream is asked for; undefined: the path below basePath. */
+  readonly upstreamPath?: UpstreamPath | undefined;
   /** Whether `%2F` is accepted inside placeholders. */
   readonly encodedSlashes: boolean;
   /** Whether a path that this entry matches without its parameters (`/a` for `/a;x`) may go to a less specific pattern with them. */
@@ -33,7 +36,7 @@ export type Found<T> =
       readonly target: T;
       /** Values of the placeholders, percent-encoded as they are forwarded. */
       readonly params: Readonly<Record<string, string>>;
-      /** The path below base_path, "/" at least, a trailing "/" kept. */
+      /** The path below base_path, "/" at least, a trailing "/" kept; or what `upstream_path` makes of it. */
       readonly upstreamPath: string;
     }
   /** The pattern does not accept the method; `allow` is the value of the Allow header (RFC 9110 §10.2.1). */
@@ -63,6 +66,7 @@ export interface Route<T> {
   /** Whether a request fulfils the conditions; null: there are none. */
   readonly holds: Holds | null;
   readonly target: T;
+  readonly upstreamPath: UpstreamPath | undefined;
   /** Of base_path and path together. */
   readonly segments: readonly Segment[];
   /** How many of the segments are the base_path's. */
@@ -112,7 +116,8 @@ export function routesOf<T>(entries: readonly TableEntry<T>[]): Route<T>[] {
     const segments = base.concat(segmentsOf(entry.path, "path", base));
     const { list: conditions, holds } = entry.match ?? UNCONDITIONAL;
     const isLiteral = segments.every(({ kind }) => kind === "literal");
-    return { entry, methods, conditions, holds, target: entry.target, segments, baseLength: base.length, isLiteral };
+    const { target, upstreamPath } = entry;
+    return { entry, methods, conditions, holds, target, upstreamPath, segments, baseLength: base.length, isLiteral };
   });
   return routes.sort((a, b) => b.baseLength - a.baseLength || b.conditions.length - a.conditions.length);
 }
@@ -199,20 +204,20 @@ export function rankOf<T>({ segments }: Route<T>): string {
 }
 
 /** Cuts parameters and the upstream's path out of a path that matches. Segment by segment, so that the spelling does not matter. */
-function bind<T>({ target, segments, baseLength, isLiteral }: Route<T>, path: string): Found<T> {
+function bind<T>({ target, upstreamPath, segments, baseLength, isLiteral }: Route<T>, path: string): Found<T> {
   const params: Record<string, string> = isLiteral ? NO_PARAMS : new Params();
   const last = isLiteral ? baseLength : segments.length;
-  let below = 0;
+  let start = 0;
   for (let i = 0, at = 0; i < last; i++) {
     const segment = segments[i]!;
     const slash = segment.kind === "rest" ? endOf(path) : path.indexOf("/", at + 1);
     const end = slash < 0 ? path.length : slash;
     if (segment.kind !== "literal") params[segment.name] = path.slice(at + 1, end);
     at = end;
-    if (i + 1 === baseLength) below = at;
+    if (i + 1 === baseLength) start = at;
   }
-  const upstreamPath = below === 0 ? path : below < path.length ? path.slice(below) : "/";
-  return { kind: "route", target, params, upstreamPath };
+  const below = start === 0 ? path : path.slice(start);
+  return { kind: "route", target, params, upstreamPath: upstreamPath === undefined ? below || "/" : upstreamPath.of(params, below) };
 }
 
 /** Objects without a prototype worth the name, so that `__proto__` is a name like any other; faster than `Object.create(null)`. */

@@ -11,7 +11,7 @@ import { backend, oneService, running } from "../support/gateway.ts";
 import { ask, eventually } from "../support/raw_client.ts";
 import { threadsOf } from "../support/threads.ts";
 
-const { parts } = withAllParts();
+const parts = withAllParts();
 const made = () => new Runtime(manualClock(), silentLog, undefined, undefined, parts);
 const OPTIONS = { ...ANYWHERE, protocol: "http", host: "127.0.0.1", port: 9, keepaliveIdleMs: 1000 } as const;
 
