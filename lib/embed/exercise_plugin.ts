@@ -2,7 +2,8 @@
  * Runs one plugin without sockets and without a gateway, for its author's tests: with a checked configuration, made-up requests, an
  * upstream that is a value or a function, and a clock that the test moves.
  */
-import { destinationOf, Egress } from "../base/egress.ts";
+import { Egress } from "../base/egress.ts";
+import { destinationOf } from "../base/url_destination.ts";
 import type { LogFields } from "../base/log.ts";
 import { manualClock, type ManualClock } from "../base/manual_clock.ts";
 import { verifyPassword } from "../base/password.ts";
