@@ -1,49 +1,62 @@
 /**
- * Serves one HTTP/1 connection of a client by our own codec: reads one request at a time, has it answered, and sends the reply.
+ * Serves one HTTP/1 connection of a client by our own codec: reads one request at a time, has it answered, and sends the reply, a small one
+ * at the end of a round of the event loop, a stream as it arrives.
  *
  * ```
- *         head is read             send()             reply has left
- *   idle ─────────────► waiting ─────────► replying ─┬──────────────► idle ─► the next request
- *                          │                         ├► discarding ─► idle (the rest of an upload arrives)
- *                          └► over (WebSocket)       └► over (the last reply)
+ *         head is read            send()             all is written             the system has taken it
+ *   idle ─────────────► waiting ─┬──────► ready ─────┬────────────► flushing ─┬────────────► idle ─► the next request
+ *                          │     └──────► streaming ─┘                        ├► discarding ─► idle (the rest of an upload arrives)
+ *                          └► over (WebSocket)                                └► over (the last reply)
  * ```
  *
  * Every phase also ends in "over" when the client disconnects, sends invalid HTTP, or exceeds a deadline. Requests that arrive while
  * another one is in progress (pipelining, RFC 9112 §9.3.2) wait as bytes; beyond 64 KiB the socket is not read (`#wantsBytes`).
  */
 import { randomUUID } from "node:crypto";
+import { STATUS_CODES } from "node:http";
 import type { Socket } from "node:net";
+import type { Readable } from "node:stream";
 import { entry } from "../base/event_loop.ts";
 import { ERRORS, ignore } from "../base/errors.ts";
+import { writeChunk } from "../http/body.ts";
+import { Delivery } from "../http/delivery.ts";
+import type { Call } from "../http/exchange.ts";
 import type { HeaderList } from "../http/headers.ts";
 import { LentBody } from "../http/lent_body.ts";
 import { discard, problem, type Reply } from "../http/reply.ts";
-import { bodyToSend, dateLine, framingOf, ReplyWriter, replyText, sendableReply } from "./client_reply.ts";
-import { clientErrorDetail, KEEP_ALIVE_MS, refuseBare, type Drain, type Http1Options, type Responder } from "./http1.ts";
-import { isLive, watchUpload, type Limits } from "./limits.ts";
-import { endSoon, MAX_DISCARD_MS, MAX_DISCARDED_PER_S, MAX_QUIET_MS } from "./linger.ts";
+import { bodyToSend, dateLine, framingOf, lastChunk, replyText, replyTrailers, sendableReply, statedLength, type BodyFraming } from "./client_reply.ts";
+import { clientErrorDetail, head, KEEP_ALIVE_MS, refuseBare, type Http1, type Http1Options, type Responder } from "./http1.ts";
+import { isLive, UploadPace, type Limits } from "./limits.ts";
+import { breakOff, endSoon, MAX_DISCARD_MS, MAX_DISCARDED_PER_S, MAX_QUIET_MS } from "./linger.ts";
 import { receiveHead, type ConnectionFacts, type Inbound, type RequestHead } from "./receive.ts";
 import { RequestBody, type BodySource } from "./request_body.ts";
 import { Pieces, RequestParser, type ParseFault, type RequestSink } from "./request_parser.ts";
 
-/** The objects shared by all client connections of a gateway. */
-export interface ConnectionServer extends Http1Options {
-  readonly drain: Drain;
-  /** The connection has closed. */
-  readonly gone: (connection: ClientConnection) => void;
-}
-
-type Phase = "idle" | "waiting" | "replying" | "discarding" | "over";
+type Phase = "idle" | "waiting" | "ready" | "streaming" | "flushing" | "discarding" | "over";
 
 /** Whether the connection ends with the reply, and who wants that; "lost": where the next request begins is not known. */
 type Ending = "no" | "asked" | "decided" | "lost";
 
-export class ClientConnection implements RequestSink, Responder, BodySource {
+export function createWireHttp1(server: Http1Options): Http1 {
+  const connections = new Set<ClientConnection>();
+  return {
+    serve(socket) {
+      const connection = new ClientConnection(socket, server);
+      connections.add(connection);
+      socket.once("close", () => connections.delete(connection));
+      server.drain.postpone();
+    },
+    endIdle() {
+      for (const connection of connections) connection.endIfIdle();
+    },
+  };
+}
+
+class ClientConnection implements RequestSink, Responder, BodySource {
   readonly #socket: Socket;
-  readonly #server: ConnectionServer;
+  readonly #server: Http1Options;
   readonly #connection: ConnectionFacts;
   readonly #parser = new RequestParser(this);
-  readonly #writer: ReplyWriter;
   #phase: Phase = "idle";
   /** `clock.now()` since when we wait for the client: for a request, or for the rest of one. */
   #since: number;
@@ -64,16 +77,24 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
   #isContinued = true;
   /** The body while it arrives; null where there is none, or all of it came with the head. */
   #body: RequestBody | null = null;
-  #endUpload: (() => void) | null = null;
+  /** Null where `min_body_bytes_per_s` does not apply. */
+  #pace: UploadPace | null = null;
 
-  constructor(socket: Socket, server: ConnectionServer) {
+  // Its reply: what is unsent (the head, with a small body appended; then a larger body), and what was lent for it.
+  #text = "";
+  #bytes: Buffer | null = null;
+  #lent: LentBody | null = null;
+  /** Cuts off a client that does not read the reply; null while no reply waits for its client. */
+  #delivery: Delivery | null = null;
+
+  constructor(socket: Socket, server: Http1Options) {
     this.#socket = socket;
     this.#server = server;
-    this.#writer = new ReplyWriter(socket, server, this.#onSent);
     this.#since = server.clock.now();
     this.#limits = server.receiving().limits;
     this.#connection = server.connectionOf(socket);
     socket.on("data", this.#onData).on("end", this.#onEnd).on("close", this.#onClose).on("error", ignore);
+    socket.once("close", server.deadlines.everySecond((now, elapsedMs) => this.#look(now, elapsedMs)));
   }
 
   // Reading.
@@ -155,7 +176,9 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     const isReadable = inbound.refusal === null && inbound.upgrade === null;
     this.#ending = !isReadable ? "lost" : framing.isPersistent ? "no" : "asked";
     this.#phase = "waiting";
-    if (body !== null) this.#watchUpload(body, inbound);
+    const { minBodyBytesPerS } = this.#limits;
+    this.#pace = body === null || minBodyBytesPerS === 0 ? null : new UploadPace(minBodyBytesPerS);
+    if (body !== null && this.#isHeadNew) this.#since = inbound.call.startedAt;
     if (inbound.upgrade === null) this.#server.answer(inbound, this);
   }
 
@@ -165,8 +188,6 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
   }
 
   ended(): void {
-    this.#endUpload?.();
-    this.#endUpload = null;
     if (this.#phase === "discarding") {
       this.#idle();
       this.#server.drain.postpone();
@@ -174,20 +195,6 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
       this.#body.trailers = this.#parser.trailers;
       this.#body.push(null);
     }
-  }
-
-  #watchUpload(body: RequestBody, { call, headers }: Inbound): void {
-    if (this.#isHeadNew) this.#since = call.startedAt;
-    const { minBodyBytesPerS } = this.#limits;
-    if (minBodyBytesPerS === 0) return;
-    const upload = {
-      received: () => body.received,
-      // Once the reply has begun, both may be parts of a conversation.
-      awaited: () =>
-        this.#isContinued && (this.#phase === "waiting" || !isLive(headers)) && body.readableFlowing === true && !this.#socket.isPaused(),
-      tooSlow: () => this.#tooLate("the body arrives too slowly"),
-    };
-    this.#endUpload = watchUpload(this.#server.deadlines, upload, minBodyBytesPerS);
   }
 
   // Replying.
@@ -206,16 +213,107 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     if (isAmbiguous) this.#ending = "lost";
     else if (this.#ending === "no" && (framing === "until close" || this.#server.drain.isLeaving)) this.#ending = "decided";
     const connection = isSwitch ? UPGRADE : this.#ending === "no" ? KEEP_ALIVE : CLOSE;
-    let head: string;
+    let text: string;
     try {
-      head = replyText(reply, reply.requestId ?? call.id, framing, connection, dateLine(this.#server.clock.wall()));
+      text = replyText(reply, reply.requestId ?? call.id, framing, connection, dateLine(this.#server.clock.wall()));
     } catch (error) {
       discard(reply);
       return this.send(problem(call, "internal", { why: (error as Error).message }));
     }
-    if (isSwitch) return this.#openTunnel(head, reply, inbound);
-    this.#phase = "replying";
-    this.#writer.send(call, reply, head, body, framing);
+    if (isSwitch) return this.#openTunnel(text, reply, inbound);
+    call.notes.status = reply.status;
+    call.notes.sent = 0;
+    if (body !== null && !Buffer.isBuffer(body)) {
+      if (body instanceof LentBody && body.isUntouched) this.#sendLent(call, text, body);
+      else this.#stream(inbound, reply, text, body, framing);
+      return;
+    }
+    this.#text = text;
+    if (body === null) discard(reply);
+    else {
+      call.notes.sent = body.length;
+      if (body.length <= TEXT_BODY_BYTES) this.#text += body.toString("latin1");
+      else this.#bytes = body;
+    }
+    this.#phase = "ready";
+    this.#server.writeBatch.add(this.#sendReady);
+  }
+
+  readonly #sendReady = (): void => {
+    // The client may have disconnected meanwhile.
+    if (this.#phase !== "ready") return;
+    const text = this.#text;
+    const bytes = this.#bytes;
+    this.#text = "";
+    this.#bytes = null;
+    if (bytes === null) this.#socket.write(text, "latin1");
+    else this.#writeBoth(text, bytes);
+    this.#written();
+  };
+
+  #writeBoth(head: string, body: Buffer): void {
+    const socket = this.#socket;
+    socket.cork();
+    socket.write(head, "latin1");
+    socket.write(body);
+    socket.uncork();
+  }
+
+  /** At once: much of it is still in the processor's cache, and its memory can be reused. */
+  #sendLent({ notes }: Call, head: string, body: LentBody): void {
+    this.#lent = body;
+    notes.sent = body.byteLength;
+    this.#writeBoth(head, body.lend());
+    this.#written();
+  }
+
+  #stream({ call }: Inbound, reply: Reply, head: string, body: Readable, framing: BodyFraming): void {
+    const socket = this.#socket;
+    this.#phase = "streaming";
+    // The first bytes of the body are sent with the head if they have arrived; the head does not wait for a body that has not arrived yet.
+    socket.cork();
+    socket.write(head, "latin1");
+    this.#server.writeBatch.add(() => socket.uncork());
+    const isChunked = framing === "chunked";
+    const to = isChunked ? { write: (chunk: Buffer) => writeChunk(socket, chunk), once: (event: "drain", run: () => void) => socket.once(event, run) } : socket;
+    const delivery = new Delivery(call, { to, outlet: socket, cut: () => breakOff(socket, framing === "until close") }, this.#server.delivery);
+    this.#delivery = delivery;
+    delivery.stream(body, statedLength(reply.headers), () => {
+      if (this.#phase !== "streaming") return;
+      if (isChunked) socket.write(lastChunk(replyTrailers(call, reply)), "latin1");
+      delivery.ended();
+      this.#written();
+    });
+  }
+
+  /** All of the reply has been given to the socket. */
+  #written(): void {
+    this.#phase = "flushing";
+    if (this.#socket.writableLength === 0) this.#sent();
+    else this.#socket.write(NOTHING, this.#onFlushed);
+  }
+
+  readonly #onFlushed = (error?: Error | null): void => {
+    if (this.#phase === "flushing" && (error === undefined || error === null)) this.#sent();
+  };
+
+  #sent(): void {
+    const inbound = this.#inbound!;
+    this.#inbound = this.#delivery = null;
+    this.#lent?.giveBack();
+    this.#lent = null;
+    this.#hasServed = true;
+    inbound.call.close();
+    this.#server.ended(inbound);
+    // Its client does not know of a drain that began meanwhile.
+    if (this.#server.drain.isLeaving) this.#server.drain.postpone();
+    if (this.#ending !== "no") return this.#end();
+    if (this.#parser.isOver) return this.#idle();
+    this.#phase = "discarding";
+    this.#since = this.#server.clock.now();
+    // The reader of the body may hold a connection to the upstream while it waits for the rest.
+    this.#body!.destroy();
+    this.readOn();
   }
 
   #openTunnel(head: string, { status, tunnel }: Reply, { call }: Inbound): void {
@@ -228,25 +326,6 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     this.#server.join(socket, this.#rest ?? NOTHING, tunnel!, call.notes);
     socket.resume();
   }
-
-  readonly #onSent = (): void => {
-    const inbound = this.#inbound!;
-    this.#inbound = null;
-    this.#hasServed = true;
-    this.#endUpload?.();
-    this.#endUpload = null;
-    inbound.call.close();
-    this.#server.ended(inbound);
-    // Its client does not know of a drain that began meanwhile.
-    if (this.#server.drain.isLeaving) this.#server.drain.postpone();
-    if (this.#ending !== "no") return this.#end();
-    if (this.#parser.isOver) return this.#idle();
-    this.#phase = "discarding";
-    this.#since = this.#server.clock.now();
-    // The reader of the body may hold a connection to the upstream while it waits for the rest.
-    this.#body!.destroy();
-    this.readOn();
-  };
 
   #idle(): void {
     this.#phase = "idle";
@@ -267,17 +346,22 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
 
   readonly #inform = (status: number, headers: HeaderList): void => {
     if (this.#phase !== "waiting") return;
-    if (status !== 100) return this.#writer.inform(status, headers, this.#inbound!.httpVersion);
-    if (!this.#isContinued) this.#socket.write("HTTP/1.1 100 Continue\r\n\r\n", "latin1");
-    this.#isContinued = true;
+    const socket = this.#socket;
+    if (status === 100) {
+      if (!this.#isContinued) socket.write("HTTP/1.1 100 Continue\r\n\r\n", "latin1");
+      this.#isContinued = true;
+    } else if (this.#inbound!.httpVersion !== "1.0" && !socket.writableNeedDrain) {
+      // To no client that is behind with reading: an upstream could send such hints without end.
+      socket.write(head(`HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}`, headers), "latin1");
+    }
   };
 
   giveUp(): void {
     this.#socket.destroy();
   }
 
-  /** Looks at the deadlines of this connection; called about once a second. */
-  look(now: number): void {
+  /** Looks at the deadlines of this connection, about once a second. */
+  #look(now: number, elapsedMs: number): void {
     this.#discarded = 0;
     this.readOn();
     const { headersTimeoutMs, requestTimeoutMs } = this.#limits;
@@ -291,9 +375,25 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
       if (waited >= MAX_DISCARD_MS || Math.min(waited, now - this.#body!.arrivedAt) >= MAX_QUIET_MS) this.#socket.destroy();
     } else if (this.#phase !== "over") {
       if (isLate && !this.#parser.isOver) return this.#tooLate("the request did not arrive in time");
-      this.#writer.watchClient();
+      if (this.#isTooSlow(now, elapsedMs)) return this.#tooLate("the body arrives too slowly");
+      if (this.#phase === "flushing" && this.#delivery === null) this.#watchClient();
       if (!this.#wantsBytes) this.#lookForClient(now);
     }
+  }
+
+  #isTooSlow(now: number, elapsedMs: number): boolean {
+    const { call, headers } = this.#inbound!;
+    if (this.#pace === null || this.#parser.isOver || !this.#isContinued || this.#socket.isPaused()) return false;
+    // Once the reply has begun, both may be parts of a conversation.
+    const isAwaited = this.#body!.readableFlowing === true && (this.#phase === "waiting" || !isLive(headers));
+    return isAwaited && this.#pace.isTooSlow(this.#body!.received, Math.min(elapsedMs, now - call.startedAt));
+  }
+
+  /** Gives a reply that the client has not read at once a deadline. */
+  #watchClient(): void {
+    const socket = this.#socket;
+    this.#delivery = new Delivery(this.#inbound!.call, { to: socket, outlet: socket, cut: () => void socket.destroy() }, this.#server.delivery);
+    this.#delivery.ended();
   }
 
   /**
@@ -319,7 +419,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
 
   #tooLate(message: string): void {
     // A reply that is ready is sent; the rest of the upload is discarded then.
-    if (this.#writer.state === "ready") return this.#server.writeBatch.now();
+    if (this.#phase === "ready") return this.#server.writeBatch.now();
     this.#refuse({ code: "request_timeout", message });
   }
 
@@ -327,14 +427,13 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
   #refuse({ code, message }: ParseFault): void {
     const socket = this.#socket;
     // Replies to earlier requests are sent first.
-    if (this.#writer.state === "ready") this.#server.writeBatch.now();
+    if (this.#phase === "ready") this.#server.writeBatch.now();
     const inbound = this.#inbound;
-    if (this.#phase === "discarding" || this.#phase === "replying") {
+    if (this.#phase !== "idle" && this.#phase !== "waiting") {
       inbound?.call.fail(code, message);
       return void socket.destroy();
     }
     this.#phase = "over";
-    this.#endUpload?.();
     const requestId = inbound?.call.id ?? randomUUID();
     if (inbound !== null) {
       inbound.call.fail(code, message);
@@ -362,7 +461,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     // Over TLS the client's end often arrives with its request: flush ready replies first.
     this.#server.writeBatch.now();
     if (this.#phase === "over") return;
-    if (this.#writer.state === "flushing") return void (this.#ending = "decided");
+    if (this.#phase === "flushing") return void (this.#ending = "decided");
     // A client that has ended only its own side can still read why its request is refused.
     const isIncomplete = !this.#parser.isOver && (this.#phase === "waiting" || (this.#phase === "idle" && this.#rest !== null));
     if (isIncomplete) {
@@ -377,10 +476,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
   readonly #onClose = (): void => {
     const inbound = this.#inbound;
     this.#phase = "over";
-    this.#writer.close();
     this.#inbound = this.#rest = null;
-    this.#endUpload?.();
-    this.#server.gone(this);
     if (inbound === null) return;
     inbound.call.abort();
     this.#body?.destroy(new Error("the client disconnected"));
@@ -394,6 +490,8 @@ const MAX_AHEAD_BYTES = 64 * 1024;
 const MAX_UNREAD_MS = 1_000;
 /** How long requests that cross the last reply on their way are discarded, in milliseconds: a drain waits for it. */
 const MAX_CROSSING_MS = 1_000;
+/** Up to this size a body is sent as text, in one write with its head: copying it twice costs less than a second buffer. */
+const TEXT_BODY_BYTES = 4096;
 const CLOSE = "Connection: close\r\n";
 const KEEP_ALIVE = `Connection: keep-alive\r\nKeep-Alive: timeout=${KEEP_ALIVE_MS / 1000}\r\n`;
 const UPGRADE = "Connection: Upgrade\r\nUpgrade: websocket\r\n";

@@ -1,6 +1,6 @@
 /**
- * The common part of both codecs for HTTP/1 clients, our own (`http1_wire.ts`) and node's (`http1_node.ts`): their interface, the end of idle
- * connections, and the refusal of requests that cannot be read.
+ * The common part of both codecs for HTTP/1 clients, our own (`client_connection.ts`) and node's (`http1_node.ts`): their interface, the end of
+ * idle connections, and the refusal of requests that cannot be read.
  */
 import { STATUS_CODES } from "node:http";
 import type { Socket } from "node:net";
@@ -32,6 +32,7 @@ export interface Http1Options {
   /** The deadlines of all connections, uploads and replies of a listener. */
   readonly deadlines: DeadlineTimer;
   readonly log: Log;
+  readonly drain: Drain;
   /** The rules in force at this moment; asked once a request. */
   readonly receiving: () => ReceiveOptions;
   /** Answers a request: calls `send` or `giveUp` of the responder, once. */
@@ -43,37 +44,28 @@ export interface Http1Options {
   readonly join: (client: Duplex, behind: Buffer, tunnel: NonNullable<Reply["tunnel"]>, notes: Notes) => void;
 }
 
+/** A codec. */
 export interface Http1 {
   /** Serves HTTP/1 on a connection that has been admitted. */
   serve(socket: Socket): void;
-  /** Whether connections end with their next reply from now on. */
-  sendAway(away: boolean): void;
-  /**
-   * Ends connections with their next reply, and those without a request `lingerMs` after the last reply: a request on its way to a connection
-   * that is closed is lost, and its client cannot know whether it was served.
-   */
-  drain(lingerMs: number): void;
-  /** Frees all resources except connections. */
-  destroy(): void;
+  /** Ends the connections without a request. */
+  endIdle(): void;
 }
 
-/** The part of `Http1` that ends connections. */
+/** Ends the connections of a listener. */
 export class Drain {
+  /** Whether connections end with their next reply. */
   isLeaving = false;
-  readonly #clock: Clock;
-  readonly #endIdle: () => void;
   #timer: Timer | null = null;
 
-  /** `endIdle` ends the connections without a request. */
-  constructor(clock: Clock, endIdle: () => void) {
-    this.#clock = clock;
-    this.#endIdle = endIdle;
-  }
-
-  begin(lingerMs: number): void {
+  /**
+   * From now on connections end with their next reply, and `endIdle` is called `lingerMs` after the last reply on any: a request on its way to
+   * a connection that is closed is lost, and its client cannot know whether it was served.
+   */
+  begin(clock: Clock, lingerMs: number, endIdle: () => void): void {
     this.isLeaving = true;
-    this.#timer = this.#clock.after(lingerMs, this.#endIdle);
-    if (lingerMs === 0) this.#endIdle();
+    this.#timer = clock.after(lingerMs, endIdle);
+    if (lingerMs === 0) endIdle();
   }
 
   /** A connection has begun or lost its request: its client may not know yet that the connection is ending. */

@@ -12,8 +12,8 @@ import type { Call } from "../http/exchange.ts";
 import type { HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
 import { NO_TUNNEL, readFraming } from "./framing.ts";
-import { clientErrorDetail, Drain, head, KEEP_ALIVE_MS, refuseBare, type Http1, type Http1Options } from "./http1.ts";
-import { isLive, watchUpload, type Limits } from "./limits.ts";
+import { clientErrorDetail, head, KEEP_ALIVE_MS, refuseBare, type Http1, type Http1Options } from "./http1.ts";
+import { isLive, UploadPace, type Limits } from "./limits.ts";
 import { endSoon } from "./linger.ts";
 import { respond } from "./node_reply.ts";
 import { RequestQueue } from "./node_request_queue.ts";
@@ -40,7 +40,6 @@ export class NodeHttp1 implements Http1 {
   /** Connections without a request so far: before Node 26, node does not count them as idle. */
   readonly #fresh = new Set<Socket>();
   readonly #queue = new RequestQueue();
-  readonly #drain: Drain;
   /** The current request of each connection, upgrades excluded. */
   readonly #current = new WeakMap<Duplex, Current>();
   /** Connections whose "end" listener was added before node's own. */
@@ -56,7 +55,6 @@ export class NodeHttp1 implements Http1 {
   constructor(options: Http1Options, upgrades: Pick<Http1, "serve">) {
     this.#options = options;
     this.#upgrades = upgrades;
-    this.#drain = new Drain(options.clock, () => this.#endIdle());
   }
 
   /** For a host's own `http.Server`. */
@@ -87,30 +85,32 @@ export class NodeHttp1 implements Http1 {
       isContinued = true;
     });
     const { call, body } = inbound;
-    const { delivery, writeBatch } = this.#options;
+    const { deadlines, delivery, drain, writeBatch } = this.#options;
     const exchange: Current = { request, response, call };
     this.#current.set(socket, exchange);
     const { minBodyBytesPerS } = rules.limits;
     const bytesBefore = socket.bytesRead;
-    const upload = {
-      received: () => socket.bytesRead - bytesBefore,
-      awaited: () => isContinued && request.readableFlowing === true && !request.complete && !(response.headersSent && isLive(inbound.headers)),
-      tooSlow: () => this.#giveUp(socket, exchange, TOO_SLOW),
+    const pace = new UploadPace(minBodyBytesPerS);
+    const look = (_now: number, elapsedMs: number) => {
+      const isAwaited = isContinued && request.readableFlowing === true && !request.complete && !(response.headersSent && isLive(inbound.headers));
+      if (!isAwaited || !pace.isTooSlow(socket.bytesRead - bytesBefore, elapsedMs)) return;
+      endLooks();
+      this.#giveUp(socket, exchange, TOO_SLOW);
     };
-    const endUpload = body === null || minBodyBytesPerS === 0 ? ignore : watchUpload(this.#options.deadlines, upload, minBodyBytesPerS);
+    const endLooks = body === null || minBodyBytesPerS === 0 ? ignore : deadlines.everySecond(look);
     response.once("close", () => {
-      endUpload();
+      endLooks();
       if (response.writableFinished) call.close();
       else call.abort();
       this.#current.delete(socket);
       this.#options.ended(inbound);
       this.#queue.over(socket);
       // Its head may have been sent before the drain: then the client does not know of the drain.
-      this.#drain.postpone();
+      drain.postpone();
     });
     const send = (reply: Reply) => {
       // A client that did not get 100 (Continue) may send its body or not: where its next request starts is not known (RFC 9110 §10.1.1).
-      const isLast = this.#drain.isLeaving || !isContinued || inbound.refusal !== null || this.#losesRest.has(request);
+      const isLast = drain.isLeaving || !isContinued || inbound.refusal !== null || this.#losesRest.has(request);
       respond({ request, response, call, body, isLast }, reply, { ...delivery, writeBatch, heldUp: this.#heldUp });
     };
     this.#options.answer(inbound, { send, giveUp: () => void response.destroy() });
@@ -231,7 +231,7 @@ export class NodeHttp1 implements Http1 {
     response.once("close", () => this.#leaving.delete(response));
   };
 
-  #endIdle(): void {
+  endIdle(): void {
     // Node counts a connection as idle once its reply is written, whatever the client has yet to read of it.
     for (const response of this.#leaving) response.finished = false;
     this.#own?.closeIdleConnections();
@@ -243,18 +243,10 @@ export class NodeHttp1 implements Http1 {
   serve(socket: Socket): void {
     this.#own ??= this.#createServer();
     this.#fresh.add(socket);
-    this.#drain.postpone();
+    this.#options.drain.postpone();
     socket.once("close", () => this.#fresh.delete(socket));
     enforce(this.#own, this.#options.receiving().limits);
     this.#own.emit("connection", socket);
-  }
-
-  sendAway(away: boolean): void {
-    this.#drain.isLeaving = away;
-  }
-
-  drain(lingerMs: number): void {
-    this.#drain.begin(lingerMs);
   }
 
   destroy(): void {
