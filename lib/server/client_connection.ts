@@ -20,7 +20,6 @@ import { entry } from "../base/event_loop.ts";
 import { ERRORS, ignore } from "../base/errors.ts";
 import { writeChunk } from "../http/body.ts";
 import { Delivery } from "../http/delivery.ts";
-import type { Call } from "../http/exchange.ts";
 import type { HeaderList } from "../http/headers.ts";
 import { LentBody } from "../http/lent_body.ts";
 import { discard, problem, type Reply } from "../http/reply.ts";
@@ -28,9 +27,10 @@ import { bodyToSend, dateLine, framingOf, lastChunk, replyText, replyTrailers, s
 import { clientErrorDetail, head, KEEP_ALIVE_MS, refuseBare, type Http1, type Http1Options, type Responder } from "./http1.ts";
 import { isLive, UploadPace, type Limits } from "./limits.ts";
 import { breakOff, endSoon, MAX_DISCARD_MS, MAX_DISCARDED_PER_S, MAX_QUIET_MS } from "./linger.ts";
+import type { Refusal } from "./framing.ts";
 import { receiveHead, type ConnectionFacts, type Inbound, type RequestHead } from "./receive.ts";
-import { RequestBody, type BodySource } from "./request_body.ts";
-import { Pieces, RequestParser, type ParseFault, type RequestSink } from "./request_parser.ts";
+import { RequestBody } from "./request_body.ts";
+import { Pieces, RequestParser, type RequestSink } from "./request_parser.ts";
 
 type Phase = "idle" | "waiting" | "ready" | "streaming" | "flushing" | "discarding" | "over";
 
@@ -52,7 +52,7 @@ export function createWireHttp1(server: Http1Options): Http1 {
   };
 }
 
-class ClientConnection implements RequestSink, Responder, BodySource {
+class ClientConnection implements RequestSink, Responder {
   readonly #socket: Socket;
   readonly #server: Http1Options;
   readonly #connection: ConnectionFacts;
@@ -123,7 +123,7 @@ class ClientConnection implements RequestSink, Responder, BodySource {
     return this.#body === null || this.#body.wantsBytes;
   }
 
-  /** Reads or pauses the socket, as the state asks for. */
+  /** Reads or pauses the socket, as the state asks for; also called by the body, as its reader has room again or wants no more. */
   readOn(): void {
     const socket = this.#socket;
     if (this.#phase === "over" || this.#wantsBytes !== socket.isPaused()) return;
@@ -222,53 +222,41 @@ class ClientConnection implements RequestSink, Responder, BodySource {
     }
     if (isSwitch) return this.#openTunnel(text, reply, inbound);
     call.notes.status = reply.status;
-    call.notes.sent = 0;
-    if (body !== null && !Buffer.isBuffer(body)) {
-      if (body instanceof LentBody && body.isUntouched) this.#sendLent(call, text, body);
-      else this.#stream(inbound, reply, text, body, framing);
-      return;
-    }
+    const lent = body instanceof LentBody && body.isUntouched ? body : null;
+    const whole = lent?.lend() ?? body;
+    if (whole === null) discard(reply);
+    else if (!Buffer.isBuffer(whole)) return this.#stream(inbound, reply, text, whole, framing);
+    else if (lent === null && whole.length <= TEXT_BODY_BYTES) text += whole.toString("latin1");
+    else this.#bytes = whole;
     this.#text = text;
-    if (body === null) discard(reply);
-    else {
-      call.notes.sent = body.length;
-      if (body.length <= TEXT_BODY_BYTES) this.#text += body.toString("latin1");
-      else this.#bytes = body;
-    }
+    call.notes.sent = whole === null ? 0 : whole.length;
     this.#phase = "ready";
-    this.#server.writeBatch.add(this.#sendReady);
+    if (lent === null) return this.#server.writeBatch.add(this.#sendReady);
+    // At once: much of it is still in the processor's cache, and its memory can be reused.
+    this.#lent = lent;
+    this.#sendReady();
   }
 
   readonly #sendReady = (): void => {
     // The client may have disconnected meanwhile.
     if (this.#phase !== "ready") return;
+    const socket = this.#socket;
     const text = this.#text;
     const bytes = this.#bytes;
     this.#text = "";
     this.#bytes = null;
-    if (bytes === null) this.#socket.write(text, "latin1");
-    else this.#writeBoth(text, bytes);
+    if (bytes !== null) socket.cork();
+    socket.write(text, "latin1");
+    if (bytes !== null) {
+      socket.write(bytes);
+      socket.uncork();
+    }
     this.#written();
   };
 
-  #writeBoth(head: string, body: Buffer): void {
-    const socket = this.#socket;
-    socket.cork();
-    socket.write(head, "latin1");
-    socket.write(body);
-    socket.uncork();
-  }
-
-  /** At once: much of it is still in the processor's cache, and its memory can be reused. */
-  #sendLent({ notes }: Call, head: string, body: LentBody): void {
-    this.#lent = body;
-    notes.sent = body.byteLength;
-    this.#writeBoth(head, body.lend());
-    this.#written();
-  }
-
   #stream({ call }: Inbound, reply: Reply, head: string, body: Readable, framing: BodyFraming): void {
     const socket = this.#socket;
+    call.notes.sent = 0;
     this.#phase = "streaming";
     // The first bytes of the body are sent with the head if they have arrived; the head does not wait for a body that has not arrived yet.
     socket.cork();
@@ -370,7 +358,7 @@ class ClientConnection implements RequestSink, Responder, BodySource {
     if (this.#phase === "idle") {
       const isKept = this.#rest === null && this.#hasServed;
       if (isKept && waited >= KEEP_ALIVE_MS) this.#socket.destroy();
-      else if (!isKept && (isLate || waited >= headersTimeoutMs)) this.#refuse({ code: "request_timeout", message: "the head did not arrive in time" });
+      else if (!isKept && (isLate || waited >= headersTimeoutMs)) this.#refuse({ code: "request_timeout", detail: "the head did not arrive in time" });
     } else if (this.#phase === "discarding") {
       if (waited >= MAX_DISCARD_MS || Math.min(waited, now - this.#body!.arrivedAt) >= MAX_QUIET_MS) this.#socket.destroy();
     } else if (this.#phase !== "over") {
@@ -417,31 +405,31 @@ class ClientConnection implements RequestSink, Responder, BodySource {
     if (this.#hasServed || this.#connection.encrypted || this.#socket.bytesRead === 0) this.#socket.destroy();
   }
 
-  #tooLate(message: string): void {
+  #tooLate(detail: string): void {
     // A reply that is ready is sent; the rest of the upload is discarded then.
     if (this.#phase === "ready") return this.#server.writeBatch.now();
-    this.#refuse({ code: "request_timeout", message });
+    this.#refuse({ code: "request_timeout", detail });
   }
 
   /** Refuses a request that cannot be read or does not arrive; the client gets the reason where no reply has begun. */
-  #refuse({ code, message }: ParseFault): void {
+  #refuse({ code, detail }: Refusal): void {
     const socket = this.#socket;
     // Replies to earlier requests are sent first.
     if (this.#phase === "ready") this.#server.writeBatch.now();
     const inbound = this.#inbound;
     if (this.#phase !== "idle" && this.#phase !== "waiting") {
-      inbound?.call.fail(code, message);
+      inbound?.call.fail(code, detail);
       return void socket.destroy();
     }
     this.#phase = "over";
     const requestId = inbound?.call.id ?? randomUUID();
     if (inbound !== null) {
-      inbound.call.fail(code, message);
+      inbound.call.fail(code, detail);
       inbound.call.notes.status = ERRORS[code].status;
       inbound.call.abort();
-      this.#body?.destroy(new Error(message));
+      this.#body?.destroy(new Error(detail));
     }
-    this.#server.log.debug("a request could not be read", { request_id: requestId, code, error: message });
+    this.#server.log.debug("a request could not be read", { request_id: requestId, code, error: detail });
     refuseBare(socket, code, { requestId, clock: this.#server.clock, detail: clientErrorDetail(code, this.#limits) });
   }
 
@@ -466,7 +454,7 @@ class ClientConnection implements RequestSink, Responder, BodySource {
     const isIncomplete = !this.#parser.isOver && (this.#phase === "waiting" || (this.#phase === "idle" && this.#rest !== null));
     if (isIncomplete) {
       this.#inbound?.call.abort();
-      return this.#refuse({ code: "bad_request", message: "the connection ended before the request did" });
+      return this.#refuse({ code: "bad_request", detail: "the connection ended before the request did" });
     }
     if (this.#phase !== "idle") return void this.#socket.destroy();
     this.#phase = "over";

@@ -6,24 +6,19 @@ import { Fault, ignore } from "../base/errors.ts";
 import { NO_TRAILERS } from "../http/body_reader.ts";
 import type { HeaderList } from "../http/headers.ts";
 
-export interface BodySource {
-  /** `wantsBytes` may have changed. */
-  readOn(): void;
-}
-
 export class RequestBody extends GuardedReadable {
   /** Complete once the body has ended. */
   trailers: HeaderList = NO_TRAILERS;
   /** Bytes that have arrived. */
   received = 0;
-  readonly #source: BodySource;
+  readonly #source: { readOn(): void };
   readonly #maxBytes: number;
   #hasRoom = true;
   /** When bytes last arrived. */
   arrivedAt = 0;
 
-  /** `maxBytes` 0: no limit. */
-  constructor(source: BodySource, maxBytes: number) {
+  /** `readOn` is called when `wantsBytes` may have changed; `maxBytes` 0: no limit. */
+  constructor(source: { readOn(): void }, maxBytes: number) {
     super();
     this.#source = source;
     this.#maxBytes = maxBytes;

@@ -86,7 +86,7 @@ export function readPieces(pieces: Iterable<Buffer>, limits: Limits): Reading {
       const used = parser.read(rest, limits);
       if (used < 0) {
         end = `refused ${parser.fault!.code}`;
-        why = parser.fault!.message;
+        why = parser.fault!.detail;
         break;
       }
       rest = rest.subarray(used);
