@@ -30,6 +30,7 @@ import * as tracer from "../observe/trace.ts";
 import * as kindProblem from "../plugins/kind_problem.ts";
 import { builtinPlugins } from "../plugins/builtin.ts";
 import * as conditions from "../route/conditions.ts";
+import * as upstreamPath from "../route/upstream_path.ts";
 import * as memory from "../store/memory.ts";
 import * as sharedCallers from "../store/shared_callers.ts";
 import * as certificates from "../server/certificates.ts";
@@ -84,6 +85,7 @@ const ALL: LoadedParts = {
   sharedHealth,
   sharedCallers,
   conditions,
+  upstreamPath,
   split,
   sticky,
   httpsRedirect,

@@ -8,6 +8,7 @@ import type { PlacedCondition, RouteConditions } from "./conditions.ts";
 import { comparable, ENCODED_SLASH, PATH_PARAMETERS, type Refusal } from "./path.ts";
 import { parsePattern, type Segment } from "./pattern.ts";
 import { endOf, HostTrees } from "./tree.ts";
+import type { UpstreamPath } from "./upstream_path.ts";
 
 /** One route of one service. */
 export interface TableEntry<T> {
@@ -20,6 +21,8 @@ export interface TableEntry<T> {
   readonly methods: readonly string[];
   /** What the request has to fulfil besides; undefined: nothing. */
   readonly match?: RouteConditions | undefined;
+  /** The path that the upstream is asked for; undefined: the path below basePath. */
+  readonly upstreamPath?: UpstreamPath | undefined;
   /** Whether `%2F` is accepted inside placeholders. */
   readonly encodedSlashes: boolean;
   /** Whether a path that this entry matches without its parameters (`/a` for `/a;x`) may go to a less specific pattern with them. */
@@ -33,7 +36,7 @@ export type Found<T> =
       readonly target: T;
       /** Values of the placeholders, percent-encoded as they are forwarded. */
       readonly params: Readonly<Record<string, string>>;
-      /** The path below base_path, "/" at least, a trailing "/" kept. */
+      /** The path below base_path, "/" at least, a trailing "/" kept; or what `upstream_path` makes of it. */
       readonly upstreamPath: string;
     }
   /** The pattern does not accept the method; `allow` is the value of the Allow header (RFC 9110 §10.2.1). */
@@ -73,6 +76,7 @@ export interface Route<T> {
   /** Whether a request fulfils the conditions; null: there are none. */
   readonly holds: Holds | null;
   readonly target: T;
+  readonly upstreamPath: UpstreamPath | undefined;
   /** Of base_path and path together. */
   readonly segments: readonly Segment[];
   /** How many of the segments are the base_path's. */
@@ -141,7 +145,8 @@ export function routesOf<T>(entries: readonly TableEntry<T>[]): Route<T>[] {
     const methods = lists.get(names) ?? entry.methods;
     lists.set(names, methods);
     const { list: conditions, holds } = entry.match ?? UNCONDITIONAL;
-    return { entry, methods, conditions, holds, target: entry.target, segments, baseLength: base.length, placeholders: placeholdersOf(segments) };
+    const { target, upstreamPath } = entry;
+    return { entry, methods, conditions, holds, target, upstreamPath, segments, baseLength: base.length, placeholders: placeholdersOf(segments) };
   });
   return routes.sort((a, b) => b.baseLength - a.baseLength || b.conditions.length - a.conditions.length);
 }
@@ -243,10 +248,14 @@ export function rankOf<T>({ segments }: Route<T>): string {
 }
 
 /** Cuts parameters and the upstream's path out of a path that matches. Segment by segment, so that the spelling does not matter. */
-function bind<T>({ target, baseLength, placeholders }: Route<T>, path: string): Found<T> {
-  const below = skip(path, 0, baseLength);
-  const upstreamPath = below === 0 ? path : below < path.length ? path.slice(below) : "/";
-  if (placeholders.length === 0) return { kind: "route", target, params: NO_PARAMS, upstreamPath };
+function bind<T>({ target, upstreamPath, baseLength, placeholders }: Route<T>, path: string): Found<T> {
+  const start = skip(path, 0, baseLength);
+  const below = start === 0 ? path : path.slice(start);
+  const params = placeholders.length === 0 ? NO_PARAMS : paramsOf(placeholders, path);
+  return { kind: "route", target, params, upstreamPath: upstreamPath === undefined ? below || "/" : upstreamPath.of(params, below) };
+}
+
+function paramsOf(placeholders: readonly Placeholder[], path: string): Readonly<Record<string, string>> {
   const params = new Params();
   let at = 0;
   for (const { name, literals, isRest } of placeholders) {
@@ -254,7 +263,7 @@ function bind<T>({ target, baseLength, placeholders }: Route<T>, path: string): 
     at = isRest ? endOf(path) : skip(path, start, 1);
     params[name] = path.slice(start + 1, at);
   }
-  return { kind: "route", target, params, upstreamPath };
+  return params;
 }
 
 /** The index of the "/" behind `count` segments, or of the end; `at` is the index of the "/" before them. */
