@@ -37,7 +37,7 @@ export default defineConfig({
       },
       {
         extends: true,
-        resolve: { alias: [{ find: /^.*\/client_connection\.ts$/, replacement: at("support/node_for_wire.ts") }] },
+        resolve: { alias: [{ find: /^.*\/http1_wire\.ts$/, replacement: at("support/node_for_wire.ts") }] },
         test: { name: "http1: node", isolate: false, include: ["spec/journeys/**/*.spec.ts", "spec/server/listener.spec.ts"], exclude: OF_THE_PROGRAM.map((name) => `spec/journeys/${name}.spec.ts`) },
       },
     ],

@@ -12,23 +12,19 @@
  * Every phase also ends in "over" when the client disconnects, sends invalid HTTP, or exceeds a deadline. Requests that arrive while
  * another one is in progress (pipelining, RFC 9112 §9.3.2) wait as bytes; beyond 64 KiB the socket is not read (`#wantsBytes`).
  */
-import { randomUUID } from "node:crypto";
-import { STATUS_CODES } from "node:http";
 import type { Socket } from "node:net";
-import type { Readable } from "node:stream";
 import { entry } from "../base/event_loop.ts";
 import { ERRORS, ignore } from "../base/errors.ts";
-import { writeChunk } from "../http/body.ts";
 import { Delivery } from "../http/delivery.ts";
 import type { HeaderList } from "../http/headers.ts";
 import { LentBody } from "../http/lent_body.ts";
 import { discard, problem, type Reply } from "../http/reply.ts";
-import { bodyToSend, dateLine, framingOf, lastChunk, replyText, replyTrailers, sendableReply, statedLength, type BodyFraming } from "./client_reply.ts";
-import { clientErrorDetail, head, KEEP_ALIVE_MS, refuseBare, type Http1, type Http1Options, type Responder } from "./http1.ts";
-import { isLive, UploadPace, type Limits } from "./limits.ts";
-import { breakOff, endSoon, MAX_DISCARD_MS, MAX_DISCARDED_PER_S, MAX_QUIET_MS } from "./linger.ts";
+import { bodyToSend, dateLine, framingOf, replyText, sendableReply, streamReply } from "./client_reply.ts";
+import { KEEP_ALIVE_MS, refuseUnread, writeInformation, type Http1Options, type Responder } from "./http1.ts";
+import { isLive } from "./limits.ts";
+import { endSoon, MAX_DISCARD_MS, MAX_DISCARDED_PER_S, MAX_QUIET_MS } from "./linger.ts";
 import type { Refusal } from "./framing.ts";
-import { receiveHead, type ConnectionFacts, type Inbound, type RequestHead } from "./receive.ts";
+import { receiveHead, type ConnectionFacts, type Inbound, type ReceiveOptions, type RequestHead } from "./receive.ts";
 import { RequestBody } from "./request_body.ts";
 import { Pieces, RequestParser, type RequestSink } from "./request_parser.ts";
 
@@ -37,22 +33,7 @@ type Phase = "idle" | "waiting" | "ready" | "streaming" | "flushing" | "discardi
 /** Whether the connection ends with the reply, and who wants that; "lost": where the next request begins is not known. */
 type Ending = "no" | "asked" | "decided" | "lost";
 
-export function createWireHttp1(server: Http1Options): Http1 {
-  const connections = new Set<ClientConnection>();
-  return {
-    serve(socket) {
-      const connection = new ClientConnection(socket, server);
-      connections.add(connection);
-      socket.once("close", () => connections.delete(connection));
-      server.drain.postpone();
-    },
-    endIdle() {
-      for (const connection of connections) connection.endIfIdle();
-    },
-  };
-}
-
-class ClientConnection implements RequestSink, Responder {
+export class ClientConnection implements RequestSink, Responder {
   readonly #socket: Socket;
   readonly #server: Http1Options;
   readonly #connection: ConnectionFacts;
@@ -61,24 +42,21 @@ class ClientConnection implements RequestSink, Responder {
   /** `clock.now()` since when we wait for the client: for a request, or for the rest of one. */
   #since: number;
   #hasServed = false;
-  /** Bytes that are incomplete, or belong to the next request; and how many nobody wanted since the last look. */
+  /** Bytes that are incomplete or belong to the next request, and how many nobody wanted since the last look. */
   #rest: Buffer | null = null;
   #discarded = 0;
   readonly #pieces = new Pieces();
   /** False once a part of the current request head waits for the rest. */
   #isHeadNew = true;
-  #isReading = false;
-
-  // The current request.
+  /** The current request. */
   #inbound: Inbound | null = null;
-  #limits: Limits;
+  /** Those under which it began to arrive. */
+  #rules: ReceiveOptions;
   #ending: Ending = "no";
   /** Whether the client sends its body unasked, or has been asked for it (RFC 9110 §10.1.1). */
   #isContinued = true;
   /** The body while it arrives; null where there is none, or all of it came with the head. */
   #body: RequestBody | null = null;
-  /** Null where `min_body_bytes_per_s` does not apply. */
-  #pace: UploadPace | null = null;
 
   // Its reply: what is unsent (the head, with a small body appended; then a larger body), and what was lent for it.
   #text = "";
@@ -91,30 +69,17 @@ class ClientConnection implements RequestSink, Responder {
     this.#socket = socket;
     this.#server = server;
     this.#since = server.clock.now();
-    this.#limits = server.receiving().limits;
+    this.#rules = server.receiving();
     this.#connection = server.connectionOf(socket);
     socket.on("data", this.#onData).on("end", this.#onEnd).on("close", this.#onClose).on("error", ignore);
     socket.once("close", server.deadlines.everySecond((now, elapsedMs) => this.#look(now, elapsedMs)));
   }
 
-  // Reading.
-
   readonly #onData = (chunk: Buffer): void => {
     if (this.#phase === "over") return;
-    const all = this.#rest === null ? chunk : this.#pieces.joined(this.#rest, chunk);
-    this.#rest = null;
-    if (this.#inbound === null || !this.#parser.isOver) return this.#read(all);
-    this.#hold(all);
-    this.readOn();
+    this.#rest = this.#rest === null ? chunk : this.#pieces.joined(this.#rest, chunk);
+    this.#read();
   };
-
-  /** Keeps bytes that are incomplete or behind the current request, unless no request behind it is served. */
-  #hold(bytes: Buffer): void {
-    const isServed = this.#ending === "no" || !this.#parser.isOver || this.#inbound!.upgrade !== null;
-    if (isServed) return void (this.#rest = bytes);
-    this.#discarded += bytes.length;
-    if (this.#ending === "asked") this.#ending = "decided";
-  }
 
   /** Whether more bytes are to be read: of a request that has not arrived, or of later ones as long as few wait. */
   get #wantsBytes(): boolean {
@@ -131,60 +96,55 @@ class ClientConnection implements RequestSink, Responder {
     else socket.pause();
   }
 
-  #read(chunk: Buffer): void {
-    this.#isReading = true;
-    let rest = chunk;
-    let used: number;
-    do {
-      if (this.#phase === "idle" && this.#parser.isOver) {
-        this.#parser.next();
-        this.#isHeadNew = true;
-      }
-      const { limits, underscores } = this.#server.receiving();
-      this.#limits = limits;
-      used = this.#parser.read(rest, limits, underscores);
-      rest = used === rest.length ? NOTHING : rest.subarray(used);
-      // A reply may have been sent meanwhile.
-    } while (used >= 0 && rest.length > 0 && this.#phase === "idle" && this.#parser.isOver);
-    this.#isReading = false;
-    if (used < 0) return this.#refuse(this.#parser.fault!);
+  /** Reads what waits, up to the end of a request that is not answered yet. */
+  #read(): void {
+    const before = this.#inbound;
+    while (this.#rest !== null && this.#phase !== "over" && (this.#inbound === null || !this.#parser.isOver)) {
+      if (this.#parser.isOver) this.#isHeadNew = true;
+      const bytes = this.#rest;
+      this.#rest = null;
+      this.#rules = this.#server.receiving();
+      const used = this.#parser.read(bytes, this.#rules.limits, this.#rules.underscores);
+      if (used < 0) return this.#refuse(this.#parser.fault!);
+      if (used < bytes.length) this.#rest = bytes.subarray(used);
+      if (!this.#parser.isOver) break;
+    }
     if (this.#phase === "over") return;
     if (this.#phase === "idle") {
       // Each further part of a head must not extend its deadline.
-      if (rest.length === 0 || this.#isHeadNew) this.#since = this.#server.clock.now();
+      if (this.#rest === null || this.#isHeadNew) this.#since = this.#server.clock.now();
       this.#isHeadNew = false;
     }
-    if (rest.length > 0) this.#hold(rest);
+    if (this.#rest !== null && this.#ending !== "no" && this.#parser.isOver && this.#inbound!.upgrade === null) {
+      // No request behind this one is served.
+      this.#discarded += this.#rest.length;
+      this.#rest = null;
+      if (this.#ending === "asked") this.#ending = "decided";
+    }
     if (this.#rest === null) this.#pieces.forget();
     this.readOn();
     // Bytes after an upgrade request are not HTTP, and are kept for the tunnel.
-    if (this.#phase === "waiting" && this.#inbound!.upgrade !== null) this.#server.answer(this.#inbound!, this);
+    if (this.#phase === "waiting" && this.#inbound !== before && this.#inbound!.upgrade !== null) this.#server.answer(this.#inbound!, this);
   }
 
   /** As `RequestSink`. */
   head(head: RequestHead, whole: Buffer | null): void {
     const { framing } = head;
     this.#isContinued = framing.expects === "nothing";
-    const body = this.#parser.isOver ? null : new RequestBody(this, this.#limits.maxBodyBytes);
-    this.#body = body;
+    const body = (this.#body = this.#parser.isOver ? null : new RequestBody(this, this.#rules.limits));
     const content = body ?? (whole === null ? null : new LentBody(whole, ignore));
     // Not the parser's trailers: it may be reading the next request by then.
     const trailers = body === null ? null : () => body.trailers;
-    const inbound = receiveHead(head, this.#connection, content, trailers, this.#server.receiving(), this.#inform);
-    this.#inbound = inbound;
+    const inbound = (this.#inbound = receiveHead(head, this.#connection, content, trailers, this.#rules, this.#inform));
     // Bytes after an upgrade request are not HTTP, even if the upgrade is refused.
-    const isReadable = inbound.refusal === null && inbound.upgrade === null;
-    this.#ending = !isReadable ? "lost" : framing.isPersistent ? "no" : "asked";
+    this.#ending = inbound.refusal !== null || inbound.upgrade !== null ? "lost" : framing.isPersistent ? "no" : "asked";
     this.#phase = "waiting";
-    const { minBodyBytesPerS } = this.#limits;
-    this.#pace = body === null || minBodyBytesPerS === 0 ? null : new UploadPace(minBodyBytesPerS);
     if (body !== null && this.#isHeadNew) this.#since = inbound.call.startedAt;
     if (inbound.upgrade === null) this.#server.answer(inbound, this);
   }
 
   body(bytes: Buffer): void {
-    if (this.#body?.destroyed === true) this.#discarded += bytes.length;
-    this.#body?.arrived(bytes, this.#server.clock.now());
+    this.#discarded += this.#body!.arrived(bytes, this.#server.clock.now());
   }
 
   ended(): void {
@@ -197,8 +157,6 @@ class ClientConnection implements RequestSink, Responder {
     }
   }
 
-  // Replying.
-
   /** As `Responder`. */
   send(given: Reply): void {
     const inbound = this.#inbound;
@@ -209,12 +167,11 @@ class ClientConnection implements RequestSink, Responder {
     const body = bodyToSend(inbound.method, reply, true);
     const framing = framingOf(inbound, reply, body);
     // A client that waits for 100 (Continue) may send its body later or never: where its next request begins is not known.
-    const isAmbiguous = !this.#isContinued && !this.#parser.isOver;
-    if (isAmbiguous) this.#ending = "lost";
+    if (!this.#isContinued && !this.#parser.isOver) this.#ending = "lost";
     else if (this.#ending === "no" && (framing === "until close" || this.#server.drain.isLeaving)) this.#ending = "decided";
-    const connection = isSwitch ? UPGRADE : this.#ending === "no" ? KEEP_ALIVE : CLOSE;
     let text: string;
     try {
+      const connection = isSwitch ? UPGRADE : this.#ending === "no" ? KEEP_ALIVE : CLOSE;
       text = replyText(reply, reply.requestId ?? call.id, framing, connection, dateLine(this.#server.clock.wall()));
     } catch (error) {
       discard(reply);
@@ -225,8 +182,11 @@ class ClientConnection implements RequestSink, Responder {
     const lent = body instanceof LentBody && body.isUntouched ? body : null;
     const whole = lent?.lend() ?? body;
     if (whole === null) discard(reply);
-    else if (!Buffer.isBuffer(whole)) return this.#stream(inbound, reply, text, whole, framing);
-    else if (lent === null && whole.length <= TEXT_BODY_BYTES) text += whole.toString("latin1");
+    else if (!Buffer.isBuffer(whole)) {
+      this.#phase = "streaming";
+      this.#delivery = streamReply(this.#socket, this.#server, { call, reply, text, body: whole, framing }, () => this.#written());
+      return;
+    } else if (lent === null && whole.length <= TEXT_BODY_BYTES) text += whole.toString("latin1");
     else this.#bytes = whole;
     this.#text = text;
     call.notes.sent = whole === null ? 0 : whole.length;
@@ -241,38 +201,16 @@ class ClientConnection implements RequestSink, Responder {
     // The client may have disconnected meanwhile.
     if (this.#phase !== "ready") return;
     const socket = this.#socket;
-    const text = this.#text;
-    const bytes = this.#bytes;
-    this.#text = "";
-    this.#bytes = null;
-    if (bytes !== null) socket.cork();
-    socket.write(text, "latin1");
-    if (bytes !== null) {
-      socket.write(bytes);
+    if (this.#bytes !== null) socket.cork();
+    socket.write(this.#text, "latin1");
+    if (this.#bytes !== null) {
+      socket.write(this.#bytes);
       socket.uncork();
     }
+    this.#text = "";
+    this.#bytes = null;
     this.#written();
   };
-
-  #stream({ call }: Inbound, reply: Reply, head: string, body: Readable, framing: BodyFraming): void {
-    const socket = this.#socket;
-    call.notes.sent = 0;
-    this.#phase = "streaming";
-    // The first bytes of the body are sent with the head if they have arrived; the head does not wait for a body that has not arrived yet.
-    socket.cork();
-    socket.write(head, "latin1");
-    this.#server.writeBatch.add(() => socket.uncork());
-    const isChunked = framing === "chunked";
-    const to = isChunked ? { write: (chunk: Buffer) => writeChunk(socket, chunk), once: (event: "drain", run: () => void) => socket.once(event, run) } : socket;
-    const delivery = new Delivery(call, { to, outlet: socket, cut: () => breakOff(socket, framing === "until close") }, this.#server.delivery);
-    this.#delivery = delivery;
-    delivery.stream(body, statedLength(reply.headers), () => {
-      if (this.#phase !== "streaming") return;
-      if (isChunked) socket.write(lastChunk(replyTrailers(call, reply)), "latin1");
-      delivery.ended();
-      this.#written();
-    });
-  }
 
   /** All of the reply has been given to the socket. */
   #written(): void {
@@ -318,7 +256,6 @@ class ClientConnection implements RequestSink, Responder {
   #idle(): void {
     this.#phase = "idle";
     this.#body = null;
-    if (this.#isReading) return;
     // Not at once: a client that pipelines could nest this call without limit.
     if (this.#rest !== null) process.nextTick(this.#readRest);
     else this.#since = this.#server.clock.now();
@@ -326,22 +263,14 @@ class ClientConnection implements RequestSink, Responder {
   }
 
   readonly #readRest = entry("pipelined bytes", () => {
-    const rest = this.#rest;
-    if (this.#phase !== "idle" || rest === null) return;
-    this.#rest = null;
-    this.#read(rest);
+    if (this.#phase === "idle" && this.#rest !== null) this.#read();
   });
 
   readonly #inform = (status: number, headers: HeaderList): void => {
     if (this.#phase !== "waiting") return;
-    const socket = this.#socket;
-    if (status === 100) {
-      if (!this.#isContinued) socket.write("HTTP/1.1 100 Continue\r\n\r\n", "latin1");
-      this.#isContinued = true;
-    } else if (this.#inbound!.httpVersion !== "1.0" && !socket.writableNeedDrain) {
-      // To no client that is behind with reading: an upstream could send such hints without end.
-      socket.write(head(`HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}`, headers), "latin1");
-    }
+    if (status !== 100) return writeInformation(this.#socket, this.#inbound!.httpVersion, status, headers);
+    if (!this.#isContinued) this.#socket.write("HTTP/1.1 100 Continue\r\n\r\n", "latin1");
+    this.#isContinued = true;
   };
 
   giveUp(): void {
@@ -352,7 +281,7 @@ class ClientConnection implements RequestSink, Responder {
   #look(now: number, elapsedMs: number): void {
     this.#discarded = 0;
     this.readOn();
-    const { headersTimeoutMs, requestTimeoutMs } = this.#limits;
+    const { headersTimeoutMs, requestTimeoutMs } = this.#rules.limits;
     const waited = now - this.#since;
     const isLate = requestTimeoutMs > 0 && waited >= requestTimeoutMs;
     if (this.#phase === "idle") {
@@ -362,41 +291,35 @@ class ClientConnection implements RequestSink, Responder {
     } else if (this.#phase === "discarding") {
       if (waited >= MAX_DISCARD_MS || Math.min(waited, now - this.#body!.arrivedAt) >= MAX_QUIET_MS) this.#socket.destroy();
     } else if (this.#phase !== "over") {
-      if (isLate && !this.#parser.isOver) return this.#tooLate("the request did not arrive in time");
-      if (this.#isTooSlow(now, elapsedMs)) return this.#tooLate("the body arrives too slowly");
-      if (this.#phase === "flushing" && this.#delivery === null) this.#watchClient();
-      if (!this.#wantsBytes) this.#lookForClient(now);
+      if (!this.#parser.isOver && (isLate || this.#isTooSlow(now, elapsedMs))) {
+        // A reply that is ready is sent; the rest of the upload is discarded then.
+        if (this.#phase === "ready") return this.#server.writeBatch.now();
+        return this.#refuse({ code: "request_timeout", detail: isLate ? "the request did not arrive in time" : "the body arrives too slowly" });
+      }
+      if (this.#phase === "flushing" && this.#delivery === null) {
+        // The client has not read the reply at once.
+        this.#delivery = new Delivery(this.#inbound!.call, { to: this.#socket, outlet: this.#socket, cut: () => this.giveUp() }, this.#server.delivery);
+        this.#delivery.ended();
+      }
+      if (this.#wantsBytes) return;
+      const { call, upgrade } = this.#inbound!;
+      if (this.#phase !== "waiting" || !this.#parser.isOver || upgrade !== null) {
+        // A socket that is not read does not report that its client has left; an empty write reports a reset.
+        if (this.#socket.writableLength === 0) this.#socket.write(NOTHING);
+      } else if (now - call.startedAt >= MAX_UNREAD_MS) {
+        // The rest of what is pipelined is discarded, and the connection ends with the reply: the client may repeat it (RFC 9112 §9.3.2).
+        this.#ending = "decided";
+        this.#rest = null;
+        this.readOn();
+      }
     }
   }
 
   #isTooSlow(now: number, elapsedMs: number): boolean {
     const { call, headers } = this.#inbound!;
-    if (this.#pace === null || this.#parser.isOver || !this.#isContinued || this.#socket.isPaused()) return false;
+    if (!this.#isContinued || this.#socket.isPaused()) return false;
     // Once the reply has begun, both may be parts of a conversation.
-    const isAwaited = this.#body!.readableFlowing === true && (this.#phase === "waiting" || !isLive(headers));
-    return isAwaited && this.#pace.isTooSlow(this.#body!.received, Math.min(elapsedMs, now - call.startedAt));
-  }
-
-  /** Gives a reply that the client has not read at once a deadline. */
-  #watchClient(): void {
-    const socket = this.#socket;
-    this.#delivery = new Delivery(this.#inbound!.call, { to: socket, outlet: socket, cut: () => void socket.destroy() }, this.#server.delivery);
-    this.#delivery.ended();
-  }
-
-  /**
-   * A socket that is not read does not report that its client has left. Behind a request that takes long, the rest of what is pipelined is
-   * discarded, and the connection ends with the reply: the client may repeat it (RFC 9112 §9.3.2). Elsewhere the empty write reports a reset.
-   */
-  #lookForClient(now: number): void {
-    const { call, upgrade } = this.#inbound!;
-    if (this.#phase !== "waiting" || !this.#parser.isOver || upgrade !== null) {
-      if (this.#socket.writableLength === 0) this.#socket.write(NOTHING);
-    } else if (now - call.startedAt >= MAX_UNREAD_MS) {
-      this.#ending = "decided";
-      this.#rest = null;
-      this.readOn();
-    }
+    return (this.#phase === "waiting" || !isLive(headers)) && this.#body!.isTooSlow(Math.min(elapsedMs, now - call.startedAt));
   }
 
   /** Closes the connection if it is idle; a request that has begun to arrive may finish. */
@@ -405,32 +328,23 @@ class ClientConnection implements RequestSink, Responder {
     if (this.#hasServed || this.#connection.encrypted || this.#socket.bytesRead === 0) this.#socket.destroy();
   }
 
-  #tooLate(detail: string): void {
-    // A reply that is ready is sent; the rest of the upload is discarded then.
-    if (this.#phase === "ready") return this.#server.writeBatch.now();
-    this.#refuse({ code: "request_timeout", detail });
-  }
-
   /** Refuses a request that cannot be read or does not arrive; the client gets the reason where no reply has begun. */
   #refuse({ code, detail }: Refusal): void {
-    const socket = this.#socket;
     // Replies to earlier requests are sent first.
     if (this.#phase === "ready") this.#server.writeBatch.now();
     const inbound = this.#inbound;
     if (this.#phase !== "idle" && this.#phase !== "waiting") {
       inbound?.call.fail(code, detail);
-      return void socket.destroy();
+      return this.giveUp();
     }
     this.#phase = "over";
-    const requestId = inbound?.call.id ?? randomUUID();
     if (inbound !== null) {
       inbound.call.fail(code, detail);
       inbound.call.notes.status = ERRORS[code].status;
       inbound.call.abort();
       this.#body?.destroy(new Error(detail));
     }
-    this.#server.log.debug("a request could not be read", { request_id: requestId, code, error: detail });
-    refuseBare(socket, code, { requestId, clock: this.#server.clock, detail: clientErrorDetail(code, this.#limits) });
+    refuseUnread(this.#socket, this.#server, { code, detail }, inbound?.call.id);
   }
 
   /** Closes the connection after the last reply. */
@@ -451,12 +365,11 @@ class ClientConnection implements RequestSink, Responder {
     if (this.#phase === "over") return;
     if (this.#phase === "flushing") return void (this.#ending = "decided");
     // A client that has ended only its own side can still read why its request is refused.
-    const isIncomplete = !this.#parser.isOver && (this.#phase === "waiting" || (this.#phase === "idle" && this.#rest !== null));
-    if (isIncomplete) {
+    if (!this.#parser.isOver && (this.#phase === "waiting" || (this.#phase === "idle" && this.#rest !== null))) {
       this.#inbound?.call.abort();
       return this.#refuse({ code: "bad_request", detail: "the connection ended before the request did" });
     }
-    if (this.#phase !== "idle") return void this.#socket.destroy();
+    if (this.#phase !== "idle") return this.giveUp();
     this.#phase = "over";
     this.#socket.end(() => this.#socket.destroy());
   };

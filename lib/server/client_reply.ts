@@ -2,14 +2,19 @@
  * Decides which parts of a Reply are sent, for every protocol, and the text that HTTP/1 clients of the gateway's own codec get of it.
  */
 import { STATUS_CODES } from "node:http";
+import type { Socket } from "node:net";
+import type { Readable } from "node:stream";
 import { Fault, messageOf } from "../base/errors.ts";
 import { FIELD_LINE } from "../base/http_grammar.ts";
+import { writeChunk } from "../http/body.ts";
+import { Delivery } from "../http/delivery.ts";
 import type { Call } from "../http/exchange.ts";
 import { grpcReply } from "../http/grpc.ts";
 import { isWritable, NameMap, sameName, type HeaderList } from "../http/headers.ts";
 import { LentBody, ownBody } from "../http/lent_body.ts";
 import { discard, problem, type Reply } from "../http/reply.ts";
-import { head } from "./http1.ts";
+import { head, type Http1Options } from "./http1.ts";
+import { breakOff } from "./linger.ts";
 import type { Inbound } from "./receive.ts";
 
 /** The reply in the form that its client understands (gRPC), or a 500 or 502 instead of one that cannot be sent. */
@@ -173,3 +178,33 @@ function linesOf(text: string): number {
 
 /** No character beyond a byte, no control character but the tab (RFC 9110 §5.5, RFC 9112 §4). */
 const HEAD = new RegExp(String.raw`^HTTP/1\.1 [1-9]\d\d [\t\x20-\x7e\x80-\xff]*\r\n(?:${FIELD_LINE})*$`);
+
+/** A reply whose body is a stream, and its head as text. */
+interface StreamedReply {
+  readonly call: Call;
+  readonly reply: Reply;
+  readonly text: string;
+  readonly body: Readable;
+  readonly framing: BodyFraming;
+}
+
+/** Sends a reply while its body arrives; `done` is called when the socket has been given all of it. */
+export function streamReply(socket: Socket, server: Pick<Http1Options, "writeBatch" | "delivery">, streamed: StreamedReply, done: () => void): Delivery {
+  const { call, reply, text, body, framing } = streamed;
+  call.notes.sent = 0;
+  // The first bytes of the body are sent with the head if they have arrived; the head does not wait for a body that has not arrived yet.
+  socket.cork();
+  socket.write(text, "latin1");
+  server.writeBatch.add(() => socket.uncork());
+  const isChunked = framing === "chunked";
+  const to = isChunked ? { write: (chunk: Buffer) => writeChunk(socket, chunk), once: (event: "drain", run: () => void) => socket.once(event, run) } : socket;
+  const delivery = new Delivery(call, { to, outlet: socket, cut: () => breakOff(socket, framing === "until close") }, server.delivery);
+  delivery.stream(body, statedLength(reply.headers), () => {
+    // The client may have disconnected meanwhile.
+    if (socket.destroyed) return;
+    if (isChunked) socket.write(lastChunk(replyTrailers(call, reply)), "latin1");
+    delivery.ended();
+    done();
+  });
+  return delivery;
+}

@@ -93,6 +93,7 @@ export class UploadPace {
   #aheadMs = 0;
   #counted = 0;
 
+  /** 0: no limit. */
   constructor(leastBytesPerS: number) {
     this.#leastBytesPerS = leastBytesPerS;
   }
@@ -103,6 +104,6 @@ export class UploadPace {
     this.#counted = received;
     this.#waitedMs += elapsedMs;
     this.#aheadMs = Math.min(this.#aheadMs + earnedMs, MAX_AHEAD_MS) - elapsedMs;
-    return this.#waitedMs > GRACE_MS && this.#aheadMs < 0;
+    return this.#leastBytesPerS > 0 && this.#waitedMs > GRACE_MS && this.#aheadMs < 0;
   }
 }

@@ -1,7 +1,6 @@
 /**
  * Accepts client connections, plain and TLS, for HTTP/1.1 and HTTP/2, has each request answered by `serve`, and drains them at the end.
  */
-import { randomUUID } from "node:crypto";
 import net, { type AddressInfo, type Server, type Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { DeadlineTimer, type Clock } from "../base/clock.ts";
@@ -15,10 +14,10 @@ import type { HostCertificates } from "./certificates.ts";
 import type { ConnectionCounts } from "./connection_counts.ts";
 import type * as http2Server from "./http2.ts";
 import type { H2Sessions } from "./h2_sessions.ts";
-import { createWireHttp1 } from "./client_connection.ts";
 import { CLIENT_IDLE_MS, Drain, refuseBare, type Http1, type Http1Options, type Responder } from "./http1.ts";
 import type * as nodeHttp1 from "./http1_node.ts";
 import type { NodeHttp1 } from "./http1_node.ts";
+import { createWireHttp1 } from "./http1_wire.ts";
 import { ConnectionLimit } from "./limits.ts";
 import { isEncrypted, connectionWithoutTls, type Inbound, type ReceiveOptions } from "./receive.ts";
 import type * as tlsServer from "./tls.ts";
@@ -207,7 +206,7 @@ export class Listener {
       this.#undecided.delete(socket);
       if (protocol === "HTTP/1") this.#serveHttp1(socket);
       else if (protocol === "HTTP/2") this.#h2Sessions.add(socket);
-      else refuseBare(socket, "request_timeout", { requestId: randomUUID(), clock, detail: "The request head did not arrive in time." });
+      else refuseBare(socket, { code: "request_timeout", detail: "The request head did not arrive in time." }, clock);
     });
   }
 

@@ -76,19 +76,17 @@ export class RequestParser {
     return this.#body.trailers;
   }
 
-  /** Reads the next request. */
-  next(): void {
-    this.#state = "head";
-    this.#hasSkippedLine = false;
-    this.#checked = 0;
-    this.#part = START;
-  }
-
   /**
    * Reads one request and returns how many bytes it used: up to the end of the request, of `chunk`, or up to a part that is incomplete and
    * has to be passed again together with what follows. Returns -1 after a fault. Never holds on to `chunk`.
    */
   read(chunk: Buffer, limits: HeadLimits, underscores?: Underscores): number {
+    if (this.#state === "over") {
+      this.#state = "head";
+      this.#hasSkippedLine = false;
+      this.#checked = 0;
+      this.#part = START;
+    }
     const at = this.#state === "head" ? this.#readHead(chunk, limits, underscores) : 0;
     return at >= 0 && this.#state === "body" ? this.#readBody(chunk, at) : at;
   }

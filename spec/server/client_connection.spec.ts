@@ -5,7 +5,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { WriteBatch } from "../../lib/base/event_loop.ts";
 import { DeadlineTimer } from "../../lib/base/clock.ts";
 import { problem, type Reply } from "../../lib/http/reply.ts";
-import { createWireHttp1 } from "../../lib/server/client_connection.ts";
+import { createWireHttp1 } from "../../lib/server/http1_wire.ts";
 import { Drain } from "../../lib/server/http1.ts";
 import type { Limits } from "../../lib/server/limits.ts";
 import { connectionWithoutTls, type Inbound } from "../../lib/server/receive.ts";
