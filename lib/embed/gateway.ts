@@ -67,7 +67,7 @@ export class Gateway extends GatewayCore {
 
   /** The state of every upstream and every circuit breaker. */
   get health(): GatewayHealth {
-    return { services: this.#joined.runtime.health };
+    return { services: this.#joined.runtime.upstreamSets.map(({ report }) => report) };
   }
 
   /** Requests, errors and times of the last minute for every route and upstream, and of the last 15 minutes in all. */

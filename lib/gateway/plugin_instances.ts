@@ -123,7 +123,7 @@ function createLink({ name, id, config }: PluginInstance, nth: number, place: Pl
     get verdicts() {
       return runtime.verdicts;
     },
-    common: (what, make) => commonTo(name, what, make, runtime),
+    common: (what, make) => runtime.common(`${name}: ${what}`, make),
     count: (what) => runtime.count(`count of ${name}: ${what}`),
     shared: (what, bytes) => sharedBy(key, what, bytes, context),
     client: (options) => standIns?.client({ name, scope }) ?? new (runtime.parts.part("client").HttpClient)({ clock, ...options, egress, why: whyOf(kind) }),
@@ -143,12 +143,6 @@ function createLink({ name, id, config }: PluginInstance, nth: number, place: Pl
   const identity = kind.guards === true ? identityOf(key, config) : "";
   const observed = standIns?.observed({ name, scope }, middleware) ?? middleware;
   return { name, scope, middleware: tracer === null ? observed : tracer.spanned({ name, scope }, observed), meter, kind, identity, ownHeaders: kind.ownHeaders?.(config) ?? [] };
-}
-
-function commonTo<T>(kind: string, what: string, make: () => T, { common }: Runtime): T {
-  const key = `${kind}: ${what}`;
-  if (!common.has(key)) common.set(key, make());
-  return common.get(key) as T;
 }
 
 /** See `Tools.shared`; `key`: of the instance. */

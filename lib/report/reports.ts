@@ -69,7 +69,7 @@ export function statusOf(source: StatusSource, { state, hasPlain, https }: Liste
   const listeners = hasPlain ? { https: https !== null, asksForCertificates: https?.asksForCertificates === true } : null;
   const shown = snapshot.shown as unknown as DisplayedConfig;
   const { configWarnings } = configuration;
-  return { ...status, warnings: warningsOf({ ...status, upstreamSets: runtime.health, shown, listeners, configWarnings, wall: clock.wall() }) };
+  return { ...status, warnings: warningsOf({ ...status, upstreamSets: runtime.upstreamSets.map(({ report }) => report), shown, listeners, configWarnings, wall: clock.wall() }) };
 }
 
 /** The state of the counters that gateways share; null: there are none. */
