@@ -19,7 +19,8 @@ export type { Explanation, Question, RunningPlugin } from "../proof/explain.ts";
 export type { InjectRequest, InjectResponse } from "../proof/made_request.ts";
 export type { HttpsFacts } from "../report/https_facts.ts";
 export type { Reporting } from "../report/reporting.ts";
-export type { Listening, StatusSource } from "../report/reports.ts";
+export type { Listening } from "../report/reports.ts";
+export type { WorkerReports } from "../report/worker_reports.ts";
 
 /** The places of plugin kinds. */
 export const KIND_PLACES = ["global.plugins[].name", "services[].plugins[].name", "services[].routes[].plugins[].name"];

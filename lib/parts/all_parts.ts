@@ -10,7 +10,6 @@ import * as moduleFields from "../config/plugin_modules.ts";
 import * as references from "../config/references.ts";
 import * as tests from "../config/read_tests.ts";
 import * as signatures from "../config/signed.ts";
-import * as tracingSettings from "../config/tracing.ts";
 import * as sharedCounts from "../base/shared_counts.ts";
 import * as sharedMemory from "../base/shared_memory.ts";
 import * as sharedConnections from "../server/shared_connections.ts";
@@ -23,10 +22,7 @@ import * as adminCookie from "../operator/admin_cookie.ts";
 import * as combinedLog from "../observe/combined_line.ts";
 import * as exposition from "../observe/exposition.ts";
 import * as metrics from "../observe/metrics_plan.ts";
-import * as exporter from "../observe/otlp.ts";
-import * as sampling from "../observe/sampling.ts";
 import * as serverTiming from "../observe/server_timing.ts";
-import * as tracer from "../observe/trace.ts";
 import * as kindProblem from "../plugins/kind_problem.ts";
 import { builtinPlugins } from "../plugins/builtin.ts";
 import * as conditions from "../route/conditions.ts";
@@ -60,6 +56,7 @@ import * as misdirected from "../gateway/misdirected.ts";
 import * as moduleLoader from "../gateway/module_loader.ts";
 import * as pluginDestinations from "../gateway/plugin_destinations.ts";
 import * as pluginInstances from "../gateway/plugin_instances.ts";
+import * as tracing from "../gateway/tracing.ts";
 import * as sharedCounters from "../gateway/shared_counters.ts";
 import { fieldsOfParts, type LoadedParts, type Parts } from "../gateway/parts.ts";
 import * as warnings from "../proof/config_warnings.ts";
@@ -109,7 +106,7 @@ const ALL: LoadedParts = {
   embedding: { ...inject, ...mounted, ...kindProblem },
   changes,
   workerReports,
-  tracing: { ...tracingSettings, ...tracer, ...sampling, ...exporter },
+  tracing,
   adminCookie,
   recentRequests,
   signatures,

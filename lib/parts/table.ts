@@ -180,9 +180,7 @@ export const PARTS = {
   /** What a reload changes. */
   changes: { load: () => import("../proof/config_diff.ts") },
   workerReports: { load: () => import("../report/worker_reports.ts") },
-  tracing: {
-    load: async () => ({ ...(await import("../config/tracing.ts")), ...(await import("../observe/trace.ts")), ...(await import("../observe/sampling.ts")), ...(await import("../observe/otlp.ts")) }),
-  },
+  tracing: { load: () => import("../gateway/tracing.ts") },
   /** Signed configurations. */
   signatures: { load: () => import("../config/signed.ts") },
   /** For dry runs. */

@@ -14,9 +14,9 @@ type Samples<T> = Iterable<readonly [labels: Labels, value: T]>;
 /** The state of a rate limit, by the key of its plugin instance. */
 type LimiterTables = readonly (readonly [key: string, table: { readonly callers: number; readonly shared: number }])[];
 
-/** `own` is the certificate of the listeners; null: there is no HTTPS. Samples are made one by one when they are read: they may be many. */
-export function families(source: ReportSource, own: { readonly notAfter: number } | null): readonly Family[] {
-  const { metrics, requests, configuration, runtime, spans, listener, reports } = source;
+/** Samples are made one by one when they are read: they may be many. */
+export function families(source: ReportSource): readonly Family[] {
+  const { metrics, requests, configuration, runtime, spans, listener, listening: { https }, reports } = source;
   const { snapshot, lastReload, loadedAt, followers } = configuration;
   const counters = countersOf(source);
   const limiters = [...runtime.limiterTables].filter(([key]) => snapshot.instances.has(key));
@@ -25,7 +25,7 @@ export function families(source: ReportSource, own: { readonly notAfter: number 
   const certificates: [Labels, number][] = snapshot.shownCertificates.flatMap(({ path, hosts, notAfter }) =>
     hosts.map((host): [Labels, number] => [["file", path, "host", host], notAfter / 1000]),
   );
-  if (own !== null) certificates.push([["file", "", "host", ""], own.notAfter / 1000]);
+  if (https !== null) certificates.push([["file", "", "host", ""], https.certificate.notAfter / 1000]);
   return [
     counter("edge_gateway_http_requests_total", HELP.requests, requestsOf(metrics)),
     { name: "edge_gateway_http_request_duration_seconds", type: "histogram", help: HELP.durations, samples: timed(routesOf(metrics)) },

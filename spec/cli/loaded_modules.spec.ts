@@ -53,7 +53,7 @@ const PARTS = {
   redis: /^lib\/(?:store\/(?:redis|resp)|config\/counters$)/,
   modules: /^lib\/(?:config\/plugin_modules|gateway\/module_loader)$/,
   signatures: /^lib\/(?:config\/signed|base\/signature)$/,
-  tracing: /^lib\/(?:observe\/(?:trace|trace_context|sampling|otlp|span_json)|config\/tracing)$/,
+  tracing: /^lib\/(?:observe\/(?:trace|trace_context|sampling|otlp|span_json)|(?:config|gateway)\/tracing)$/,
   reporting: /^lib\/report\/(?:reports|warnings)$/,
   metrics: /^lib\/(?:report\/reporting|observe\/(?:metrics|metrics_plan|stats|process))$/,
   exposition: /^lib\/(?:report\/families|observe\/exposition)$/,
