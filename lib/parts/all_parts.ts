@@ -1,7 +1,6 @@
 /**
  * All parts of the program at once, for programs that embed the gateway: `createGateway` waits for nothing.
  */
-import * as pem from "../base/pem.ts";
 import * as countersFields from "../config/counters.ts";
 import * as acceptedWarnings from "../config/accepted_warnings.ts";
 import * as addressRanges from "../config/address_range.ts";
@@ -28,7 +27,6 @@ import { builtinPlugins } from "../plugins/builtin.ts";
 import * as conditions from "../route/conditions.ts";
 import * as memory from "../store/memory.ts";
 import * as sharedCallers from "../store/shared_callers.ts";
-import * as certificates from "../server/certificates.ts";
 import * as http2Server from "../server/http2.ts";
 import * as nodeHttp1 from "../server/http1_node.ts";
 import * as tlsServer from "../server/tls.ts";
@@ -52,7 +50,7 @@ import * as changes from "../proof/config_diff.ts";
 import * as recentRequests from "../gateway/recent_requests.ts";
 import * as activeChecks from "../gateway/active_checks.ts";
 import * as httpsRedirect from "../gateway/https_redirect.ts";
-import * as misdirected from "../gateway/misdirected.ts";
+import * as hostCertificates from "../gateway/host_certificates.ts";
 import * as moduleLoader from "../gateway/module_loader.ts";
 import * as pluginDestinations from "../gateway/plugin_destinations.ts";
 import * as pluginInstances from "../gateway/plugin_instances.ts";
@@ -84,7 +82,7 @@ const ALL: LoadedParts = {
   split,
   sticky,
   httpsRedirect,
-  misdirected: { ...misdirected, ...certificates, ...pem },
+  misdirected: hostCertificates,
   trustedProxies: { ...addressRanges, ...trustedProxies },
   tls,
   tests,
@@ -115,7 +113,7 @@ const ALL: LoadedParts = {
 };
 
 /** What all parts add to the schema of a configuration. */
-export const ALL_FIELDS = fieldsOfParts(ALL);
+export const ALL_FIELDS = fieldsOfParts(Object.values(ALL));
 
 /** `modules`, with all parts. */
 export function withAllParts(modules = freshModules()): Parts {

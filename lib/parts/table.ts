@@ -106,10 +106,8 @@ export const PARTS = {
     named: ["global.https_redirect"],
     load: () => import("../gateway/https_redirect.ts"),
   },
-  misdirected: {
-    named: ["global.certificates[]"],
-    load: async () => ({ ...(await import("../gateway/misdirected.ts")), ...(await import("../server/certificates.ts")), ...(await import("../base/pem.ts")) }),
-  },
+  /** Certificates of hosts, and the refusal of requests that came by the connection of another host. */
+  misdirected: { named: ["global.certificates[]"], load: () => import("../gateway/host_certificates.ts") },
   /** What trusted proxies say about requests. */
   trustedProxies: {
     named: ["global.trusted_proxies"],
