@@ -33,17 +33,12 @@ export interface InUse {
   readonly limiters: Set<string>;
   /** The counters that gateways share (`global.counters`); null: rate limits count in this process. */
   shared: RedisCounters | null;
-  /** The state that plugin instances keep, by key. */
-  readonly kept: Map<string, Kept>;
+  /** The state that plugin instances keep, by key and settings. */
+  readonly kept: Map<string, KeptState>;
   /** What all threads of the program share, by name. */
   readonly memory: Map<string, ArrayBufferLike>;
   readonly dnsTtlMs: number;
   readonly maxClientShare: number;
-}
-
-interface Kept {
-  readonly settings: string;
-  readonly value: KeptState;
 }
 
 /** The upstreams of one service as a configuration has them. */
@@ -177,10 +172,10 @@ export class Runtime {
 
   /** The state that a plugin instance keeps under `key`: the existing one if it has the same settings, or a new one. */
   keep<T extends KeptState>(key: string, settings: string, make: () => T, inUse: InUse): T {
-    const known = inUse.kept.get(key) ?? this.#inUse?.kept.get(key);
-    const kept = known?.settings === settings ? known : { settings, value: make() };
-    inUse.kept.set(key, kept);
-    return kept.value as T;
+    const name = `${key} ${settings}`;
+    const kept = inUse.kept.get(name) ?? this.#inUse?.kept.get(name) ?? make();
+    inUse.kept.set(name, kept);
+    return kept as T;
   }
 
   /** Memory that all threads of the program share: what there is by this name, or new memory, all zero. `known`: see `GiveMemory`. */
@@ -225,7 +220,7 @@ export class Runtime {
 
   /** Closes the state that was created for a snapshot that does not come into force. */
   abandon({ kept }: InUse): void {
-    for (const [key, { value }] of kept) if (this.#inUse?.kept.get(key)?.value !== value) void closed(value);
+    for (const [name, value] of kept) if (this.#inUse?.kept.get(name) !== value) void closed(value);
   }
 
   /** A snapshot comes into force: keeps what it uses and releases the rest. */
@@ -249,7 +244,7 @@ export class Runtime {
     this.#start();
     this.#counters?.adopt(inUse.memory);
     this.#retireLimiters();
-    for (const [key, { value }] of before?.kept ?? []) if (inUse.kept.get(key)?.value !== value) void closed(value);
+    for (const [name, value] of before?.kept ?? []) if (inUse.kept.get(name) !== value) void closed(value);
   }
 
   /** From now on names are resolved and upstreams probed: a configuration that is only checked causes no traffic. */
@@ -276,7 +271,7 @@ export class Runtime {
   async closeKept(): Promise<void> {
     const all = [...(this.#inUse?.kept.values() ?? [])];
     this.#inUse?.kept.clear();
-    await Promise.all(all.map(({ value }) => closed(value)));
+    await Promise.all(all.map(closed));
   }
 
   /** Closes every connection to every upstream, and ends all probes and look-ups. */
