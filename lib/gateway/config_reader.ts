@@ -102,7 +102,7 @@ export class ConfigReader {
     });
     if (known === undefined) this.named = [...named];
     if (!loaded.ok) throw new ConfigError(loaded.issues, fileOf(source));
-    return { source, inputs: { environment, files }, loaded: { ...loaded, conditions } };
+    return { source, inputs: { environment, files }, loaded: { ...loaded, conditions, upstreamPaths: modules.partIfLoaded("upstreamPath") } };
   }
 
   /** See `Gateway.loadModules`. Code that a text without its signature names does not run. */

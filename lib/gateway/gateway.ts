@@ -36,7 +36,7 @@ export class GatewayCore {
    */
   constructor(options: CompleteOptions, threads: Threads = ALONE, following: Following | null = null) {
     const { log = silentLog, clock = systemClock, accessLog: sink = null, tracing, adminCookie, lookup, modules } = options;
-    const listening: Listening = { state: "serving", hasPlain: false, https: null };
+    const listening: Listening = { state: "serving", isListening: false, https: null };
     const [metricsPart, recentPart] = [modules.partIfLoaded("metrics"), modules.partIfLoaded("recentRequests")];
     const metrics = metricsPart && new metricsPart.Metrics();
     const runtime = new Runtime(clock, log, lookup, threads, modules);
@@ -63,6 +63,7 @@ export class GatewayCore {
       receiving: following === null ? requests.receiving : () => inForce().receiving,
       ports: threads.place < 0 ? "taken" : threads.count > 1 ? "shared" : "alone",
       http1: () => inForce().global.http1,
+      http2: () => inForce().global.http2,
       h2c: () => inForce().global.h2c,
       certificates: () => inForce().certificates,
     });
@@ -132,13 +133,12 @@ export class GatewayCore {
       throw configuration.accessLogError(error);
     }
     requests.activate();
-    if (tls !== undefined && !listening.hasPlain) throw new Error("a plain listener has to be there before an HTTPS one");
     const address = await (tls === undefined ? listener.listenPlain(host, port, fd) : listener.listenSecure(host, port, tls, fd));
     // Closed during the look-up of the host: the new socket must not outlive the gateway. A drain in progress closes it itself.
     if (listening.state === "closed") listener.destroy();
     this.#shutdown.checkOpen();
-    if (tls === undefined) listening.hasPlain = true;
-    else listening.https = runtime.parts.part("tlsServer").httpsFacts(tls);
+    listening.isListening = true;
+    if (tls !== undefined) listening.https = runtime.parts.part("tlsServer").httpsFacts(tls);
     return address;
   }
 
@@ -220,7 +220,8 @@ export class GatewayCore {
 }
 
 /** HTTP/2 settings are sent at the start of a connection: when they change, clients are asked to reconnect. */
-function renewSessions(listener: Listener, { limits, h2c }: Snapshot["global"], next: Snapshot["global"]): void {
+function renewSessions(listener: Listener, { limits, h2c, http2 }: Snapshot["global"], next: Snapshot["global"]): void {
   if (next.limits.maxHeaderBytes !== limits.maxHeaderBytes || next.limits.maxHeaders !== limits.maxHeaders) listener.renewSessions("all");
-  else if (h2c && !next.h2c) listener.renewSessions("plain");
+  if (h2c && !next.h2c) listener.renewSessions("plain");
+  if (http2 && !next.http2) listener.renewSessions("secure");
 }

@@ -40,7 +40,7 @@ export interface ListenOptions {
   readonly host?: string;
   /** A socket that is already bound, or listens, by its file descriptor, in place of `port` and `host`. TCP only. */
   readonly fd?: number;
-  /** Makes it an HTTPS listener: HTTP/2 and HTTP/1.1 by ALPN. Requires a plain listener. */
+  /** Makes it an HTTPS listener: HTTP/2 and HTTP/1.1 by ALPN. */
   readonly tls?: TlsFiles;
 }
 

@@ -2,7 +2,8 @@
  * Creates the plugin instances of a configuration, each under a key that names it across reloads, and chains the instances of a route.
  */
 import { hash, randomUUID } from "node:crypto";
-import { destinationOf, Egress } from "../base/egress.ts";
+import { Egress } from "../base/egress.ts";
+import { destinationOf } from "../base/url_destination.ts";
 import { messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { PluginInstance } from "../config/model.ts";

@@ -25,6 +25,7 @@ import * as serverTiming from "../observe/server_timing.ts";
 import * as kindProblem from "../plugins/kind_problem.ts";
 import { builtinPlugins } from "../plugins/builtin.ts";
 import * as conditions from "../route/conditions.ts";
+import * as upstreamPath from "../route/upstream_path.ts";
 import * as memory from "../store/memory.ts";
 import * as sharedCallers from "../store/shared_callers.ts";
 import * as http2Server from "../server/http2.ts";
@@ -79,6 +80,7 @@ const ALL: LoadedParts = {
   sharedHealth,
   sharedCallers,
   conditions,
+  upstreamPath,
   split,
   sticky,
   httpsRedirect,

@@ -91,6 +91,11 @@ export const PARTS = {
     named: ["services[].routes[].match"],
     load: () => import("../route/conditions.ts"),
   },
+  /** Another path at the upstream. */
+  upstreamPath: {
+    named: ["services[].upstream_path", "services[].routes[].upstream_path"],
+    load: () => import("../route/upstream_path.ts"),
+  },
   retries: { named: ["services[].retries"], load: () => import("../upstream/retries.ts") },
   /** Node's parser of responses. */
   nodeParser: { named: ["services[].upstream_client=node"], load: () => import("../upstream/node_response_parser.ts") },

@@ -18,13 +18,13 @@ export interface ReportSource extends GatewayParts {
 /** The state of a gateway, and its current listeners. */
 export interface Listening {
   state: State;
-  hasPlain: boolean;
+  isListening: boolean;
   /** Null: there are no HTTPS listeners. */
   https: HttpsFacts | null;
 }
 
 export function statusOf(source: GatewayParts): GatewayStatus {
-  const { clock, configuration, requests, runtime, startedAt, listening: { state, hasPlain, https } } = source;
+  const { clock, configuration, requests, runtime, startedAt, listening: { state, isListening, https } } = source;
   const { snapshot, loadedAt, lastReload, lastChange, lastTests, pluginFaults, followers } = configuration;
   const hostCertificates = snapshot.shownCertificates.map(({ where, path, names, commonName, notAfter }) => ({ where, path, names, commonName, notAfter }));
   const status = {
@@ -44,7 +44,7 @@ export function statusOf(source: GatewayParts): GatewayStatus {
     pluginFaults: [...pluginFaults.values()],
     certificates: [...(https === null ? [] : [https.certificate]), ...hostCertificates],
   };
-  const listeners = hasPlain ? { https: https !== null, asksForCertificates: https?.asksForCertificates === true } : null;
+  const listeners = isListening ? { https: https !== null, asksForCertificates: https?.asksForCertificates === true } : null;
   const shown = snapshot.shown as unknown as DisplayedConfig;
   const { configWarnings } = configuration;
   return { ...status, warnings: warningsOf({ ...status, upstreamSets: runtime.upstreamSets.map(({ report }) => report), shown, listeners, configWarnings, wall: clock.wall() }) };

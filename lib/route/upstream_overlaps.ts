@@ -2,8 +2,8 @@
  * Finds the routes that lead to the same path of the same upstream as a guarded route, by a path of their own.
  */
 import type { FoundTaker } from "./decoded_overlaps.ts";
-import { isOpen, type Segment } from "./pattern.ts";
-import { PatternIndex, type Indexed } from "./pattern_index.ts";
+import type { Segment } from "./pattern.ts";
+import { isOpen, PatternIndex, type Indexed } from "./pattern_index.ts";
 import { lacks, type Placed, type PlacedRoutes } from "./placed_routes.ts";
 import { choiceFor, methodsFor, type SampleRequest } from "./sample_requests.ts";
 
@@ -34,6 +34,8 @@ export class UpstreamOverlaps<T> {
   readonly #destinations: ReadonlyMap<Placed<T>, RouteDestination>;
   readonly #sets = new Map<RouteDestination, AddressSet<T>>();
   readonly #index: PatternIndex<Below<T>>;
+  /** Services of which a route has an `upstream_path`. */
+  readonly #replacing = new Set<RouteDestination>();
   /** Of each address. */
   readonly #at = new Map<string, Set<AddressSet<T>>>();
 
@@ -41,6 +43,7 @@ export class UpstreamOverlaps<T> {
     this.#placed = placed;
     const destinations = placed.routes.map((route) => [route, destinationOf(route.target)] as const);
     this.#destinations = new Map(destinations.flatMap(([route, to]) => (to === null ? [] : [[route, to] as const])));
+    for (const [route, to] of this.#destinations) if (route.upstreamPath?.isOfRoute) this.#replacing.add(to);
     const sets = new Map<string, AddressSet<T>>();
     for (const to of new Set(this.#destinations.values())) {
       const addresses = [...new Set(to.addresses)].sort();
@@ -60,7 +63,7 @@ export class UpstreamOverlaps<T> {
       const { key, below } = this.#sets.get(to)!;
       if (this.#meeting(to).length === 0) continue;
       yield;
-      const segments = belowBase(route);
+      const segments = leadsTo(route);
       const name = JSON.stringify(segments.map((segment) => (segment.kind === "literal" ? segment.text : [segment.kind])));
       let group = below.get(name);
       if (group === undefined) {
@@ -75,32 +78,34 @@ export class UpstreamOverlaps<T> {
   *takers(guarded: Placed<T>): Generator<undefined | FoundTaker<T>, void, undefined> {
     const to = this.#destinations.get(guarded);
     const found: Below<T>[] = [];
-    for (const { key } of to === undefined ? [] : this.#meeting(to)) this.#index.on(key, belowBase(guarded), (below) => found.push(below) > 0);
+    for (const { key } of to === undefined ? [] : this.#meeting(to)) this.#index.on(key, leadsTo(guarded), (below) => found.push(below) > 0);
     for (const { byGuards } of found) {
       for (const [guards, routes] of byGuards) {
         if (!lacks(guards, guarded.guards)) continue;
         for (const route of routes) {
           yield;
-          // Of one service, what leads to the same path matches the same path.
-          const request = this.#destinations.get(route) === to ? null : this.#request(guarded, route);
+          // Of one service, what leads to the same path matches the same path, unless routes have an upstream_path of their own.
+          const isSame = route === guarded || (this.#destinations.get(route) === to && !this.#replacing.has(to!));
+          const request = isSame ? null : this.#request(guarded, route);
           if (request !== null) yield { route, request };
         }
       }
     }
   }
 
-  /** The sets that share an address with that of a service; none if all of them are of this service. */
+  /** The sets that share an address with that of a service; none if all of them are of this service, and no route of it replaces its path. */
   #meeting(to: RouteDestination): readonly AddressSet<T>[] {
     const sets = new Set(this.#sets.get(to)!.addresses.flatMap((address) => [...this.#at.get(address)!]));
-    return [...sets].some(({ services }) => services.size > 1 || !services.has(to)) ? [...sets] : [];
+    return this.#replacing.has(to) || [...sets].some(({ services }) => services.size > 1 || !services.has(to)) ? [...sets] : [];
   }
 
   /** A request for the other route that leads where one for the guarded route leads, with the same method. */
   #request(guarded: Placed<T>, route: Placed<T>): SampleRequest | null {
-    const [wanted, own] = [belowBase(guarded), belowBase(route)];
+    const [wanted, own] = [leadsTo(guarded), leadsTo(route)];
     const areOpen = isOpen(wanted) && isOpen(own);
     const least = areOpen ? Math.max(wanted.length, own.length) : isOpen(own) ? wanted.length : own.length;
-    const most = areOpen ? this.#placed.longest + 1 : least;
+    // So long that the path below what is put before it is longer than all patterns.
+    const most = areOpen ? this.#placed.longest + least + 1 : least;
     const isSameHost = [guarded, route].every((each) => this.#destinations.get(each)!.preservesHost);
     const [hosts, guardedHosts] = isSameHost ? [[...route.keys, ...guarded.keys], [...route.keys, ...guarded.keys]] : [route.keys, guarded.keys];
     for (let length = least; length <= most; length++) {
@@ -121,14 +126,23 @@ export class UpstreamOverlaps<T> {
   }
 
   /** On which of the hosts a pattern of the route wins the path that leads to this one. */
-  #ways(route: Placed<T>, below: string, keys: readonly string[]): readonly Way<T>[] {
-    const base = this.#placed.sharedPath(route.segments, [], route.baseLength);
-    const path = base === "/" ? below : below === "/" ? base : base + below;
+  #ways(route: Placed<T>, upstreamPath: string, keys: readonly string[]): readonly Way<T>[] {
+    const path = this.#pathTo(route, upstreamPath.split("/").slice(1));
     return keys.flatMap((key) => {
       const host = this.#placed.hostOf(key);
       const routes = this.#placed.trees.find(host, path);
       return routes?.includes(route) === true && !this.#placed.isRefused(host, path, routes) ? [{ host, path, routes }] : [];
     });
+  }
+
+  /** A path for which the route asks its upstream for this one. */
+  #pathTo(route: Placed<T>, wanted: readonly string[]): string {
+    const values = new Map<string, string>();
+    for (const [i, segment] of leadsTo(route).entries()) {
+      if (segment.kind !== "literal") values.set(segment.name, segment.kind === "rest" ? wanted.slice(i).join("/") : wanted[i]!);
+    }
+    const path = route.segments.map((segment) => `/${segment.kind === "literal" ? segment.text : (values.get(segment.name) ?? this.#placed.segment)}`).join("");
+    return path === "" ? "/" : path;
   }
 }
 
@@ -139,6 +153,7 @@ interface Way<T> {
   readonly routes: readonly Placed<T>[];
 }
 
-function belowBase<T>({ segments, baseLength }: Placed<T>): readonly Segment[] {
-  return segments.slice(baseLength);
+/** The pattern of what upstreams are asked for. */
+function leadsTo<T>({ segments, baseLength, upstreamPath }: Placed<T>): readonly Segment[] {
+  return upstreamPath?.segments ?? segments.slice(baseLength);
 }
