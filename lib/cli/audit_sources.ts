@@ -5,12 +5,13 @@ import { readFileSync, realpathSync } from "node:fs";
 import { isIP } from "node:net";
 import { dirname, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
-import { destinationOf, type Destination } from "../base/egress.ts";
+import type { Destination } from "../base/egress.ts";
+import { destinationOf } from "../base/url_destination.ts";
 import { nameServers } from "../base/egress_clients.ts";
 import { formatPath, type Json } from "../config/json.ts";
 import type { Settings } from "../config/settings.ts";
 import { SETTINGS } from "../config/settings_table.ts";
-import { areOfStart, type Flags } from "../config/start_settings.ts";
+import { areOfStart, type Environment, type Flags } from "../config/start_settings.ts";
 import { referencesIn } from "../config/references.ts";
 import { maskedConfig } from "../config/masked.ts";
 import { ConfigReader, type ReadConfig } from "../gateway/config_reader.ts";
@@ -20,7 +21,8 @@ import type { Parts } from "../gateway/parts.ts";
 import { loadPluginModules } from "../parts/load.ts";
 import type { Loaded } from "../gateway/snapshot.ts";
 import { auditedFile, loadedAtStart, loadedOnRequest, modulesOf, PACKAGE, PROGRAM, ROWS, type AuditedModule } from "./audit_modules.ts";
-import { namedByEnvironment, partsNamedBy, settingsOf, withSignatures } from "./on_demand.ts";
+import { partsNamedBy, settingsOf, type Named } from "./on_demand.ts";
+import { withSignatures } from "./run.ts";
 import { tlsPaths } from "./tls_files.ts";
 
 export interface Audit {
@@ -135,7 +137,7 @@ export function realPath(path: string): string {
 function listensOf({ listenHosts, httpPort, httpsPort, serverCertPath, admin, probe, manager }: Settings): Destination[] {
   const on = (hosts: readonly string[], port: number, why: string) => hosts.map((host) => ({ host, port, why }));
   return [
-    ...on(listenHosts, httpPort, "http"),
+    ...(httpPort === null ? [] : on(listenHosts, httpPort, "http")),
     ...(serverCertPath === null ? [] : on(listenHosts, httpsPort, "https")),
     ...(admin === null ? [] : on([admin.host], admin.port, "admin")),
     ...(probe === null ? [] : on([probe.host], probe.port, "probes")),
@@ -188,4 +190,9 @@ function parsed(text: Buffer | string): Json {
 
 function unique(texts: readonly string[]): string[] {
   return [...new Set(texts)];
+}
+
+/** What the flags and variables of a start name before its settings are known. */
+function namedByEnvironment(flags: Flags, environment: Environment): Named {
+  return [...(areOfStart(flags, environment) ? [] : (["settings"] as const)), ...(environment.LISTEN_FDS ? (["sockets"] as const) : [])];
 }

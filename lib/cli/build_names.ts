@@ -11,7 +11,7 @@ import { Failure } from "./failure.ts";
 import { partsNamedBy } from "./on_demand.ts";
 
 /** Every build has them. What a service manager passes is no setting. */
-export const ALWAYS: readonly string[] = ["settings", "sockets", "run", "validate", "audit", "healthcheck", "hash-password", "verify", "help", ...FOR_RELOADS];
+export const ALWAYS: readonly string[] = ["settings", "sockets", "reloading", "run", "validate", "audit", "healthcheck", "hash-password", "verify", "help", ...FOR_RELOADS];
 
 /** What settings name, as the settings that name it. */
 const OF_SETTINGS: Readonly<Record<string, object>> = { admin: { admin: {} }, probes: { probe: {} }, manager: { manager: {} }, workers: { workers: 2 } };

@@ -5,7 +5,6 @@ import type { OnRequest } from "../admin/endpoints.ts";
 import { isInBuild } from "../base/version.ts";
 import type { Settings } from "../config/settings.ts";
 import { areOfStart, asksForTraces, readStartSettings, type Environment, type Flags, type Host, type SettingsRead } from "../config/start_settings.ts";
-import { signatureFile } from "../config/source.ts";
 import type { PartName } from "../gateway/parts.ts";
 import { PARTS } from "../parts/table.ts";
 import { accepted, Failure } from "./failure.ts";
@@ -13,6 +12,7 @@ import { accepted, Failure } from "./failure.ts";
 export const ON_DEMAND = {
   /** The settings that not every start has. */
   settings: () => import("../config/settings.ts"),
+  reloading: () => import("./reloading.ts"),
   /** Sockets that a service manager passes. */
   sockets: () => import("./socket_activation.ts"),
   /** The server's certificate; the part of this name belongs to it. */
@@ -48,12 +48,7 @@ async function readAll(flags: Flags, environment: Environment, host: Host): Prom
   return readSettings(flags, environment, { ...host, readTracing });
 }
 
-type Named = readonly (keyof typeof ON_DEMAND)[];
-
-/** What the flags and variables of a start name before its settings are known. */
-export function namedByEnvironment(flags: Flags, environment: Environment): Named {
-  return [...(areOfStart(flags, environment) ? [] : (["settings"] as const)), ...(environment.LISTEN_FDS ? (["sockets"] as const) : [])];
-}
+export type Named = readonly (keyof typeof ON_DEMAND)[];
 
 /** What of `ON_DEMAND` settings name. */
 export function onDemandOf({ admin, probe, manager, workers, serverCertPath }: Settings): Named {
@@ -89,9 +84,4 @@ export function refuseLacking(names: readonly string[]): void {
   const [lacking] = names.filter((name) => !isInBuild(name));
   if (lacking === undefined) return;
   throw new Failure(`the settings name "${lacking}", which is not in this build: build again with these settings, or with --with ${lacking}`, 2);
-}
-
-/** These files and, where they must be signed, their signatures and the public keys. `keyFile`: null where they need no signature. */
-export function withSignatures(paths: readonly string[], keyFile: string | null): readonly string[] {
-  return keyFile === null ? paths : [...paths, ...paths.map(signatureFile), keyFile];
 }

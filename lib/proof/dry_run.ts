@@ -17,6 +17,7 @@ import type { DisplayedConfig } from "../gateway/displayed_config.ts";
 import type { RecentRequest } from "../gateway/recent_requests.ts";
 import { redirectOf, type Loaded } from "../gateway/snapshot.ts";
 import type { TestReport, Warning } from "../gateway/status.ts";
+import { candidatesOf } from "../route/candidates.ts";
 import { Candidate, compileApart } from "./candidate.ts";
 import { configWarningsInSlices } from "./config_warnings.ts";
 import type { Compared, RoutePlace } from "./guards_lost.ts";
@@ -221,7 +222,7 @@ async function movedRequests(recent: readonly RecentRequest[], [before, after]: 
 /** Undefined: the route depends on what is not kept of a recent request. */
 function placeOf({ table }: Compared, { method, authority, path }: RecentRequest): RoutePlace | null | undefined {
   const found = table.find(authority, method, path, path.includes("%2F"));
-  const asked = table.candidates(authority, path).filter(({ takes }) => takes(method));
+  const asked = candidatesOf(table, authority, path).filter(({ takes }) => takes(method));
   // Routes of one pattern follow each other: those with conditions before the route that takes the rest.
   if (found.kind === "conditions" || (found.kind === "route" && asked[0]?.match !== undefined)) return undefined;
   return found.kind === "route" ? { service: found.target.service.name, route: found.target.route.name } : null;

@@ -4,6 +4,7 @@
 import { inSlices, type NextTimeSlice } from "../base/time_slices.ts";
 import type { Config } from "../config/model.ts";
 import { concealerOf } from "../config/secrets.ts";
+import { candidatesOf } from "../route/candidates.ts";
 import type { PlacedCondition } from "../route/conditions.ts";
 import { parsePattern, type Segment } from "../route/pattern.ts";
 import { fulfilling, type SampleRequest } from "../route/sample_requests.ts";
@@ -104,7 +105,7 @@ const PLAIN: Choice = { headers: [], query: "" };
 function* choicesFor({ method, host, path }: Place, before: Compared, after: Compared): Iterable<Choice> {
   yield PLAIN;
   const [olds = [], nexts = []] = [before, after].map(({ table }) =>
-    table.candidates(host, path).flatMap(({ match, takes }) => (match === undefined || !takes(method) ? [] : [match.list])),
+    candidatesOf(table, host, path).flatMap(({ match, takes }) => (match === undefined || !takes(method) ? [] : [match.list])),
   );
   for (const conditions of [...olds, ...nexts]) yield fulfilling(conditions);
   let pairs = 0;

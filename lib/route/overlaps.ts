@@ -7,7 +7,8 @@
  * occurs in no service. So one look-up decides each pair of patterns on each host, for each length up to that of the longest pattern.
  */
 import { DecodedOverlaps } from "./decoded_overlaps.ts";
-import { isOpen, type Segment } from "./pattern.ts";
+import type { Segment } from "./pattern.ts";
+import { isOpen } from "./pattern_index.ts";
 import { choiceOf, lacks, PlacedRoutes, type Pattern, type Placed } from "./placed_routes.ts";
 import { choiceFor, COMMON_METHODS, fulfilling, type SampleRequest } from "./sample_requests.ts";
 import { contenders, methodsOf, routeFor, routesOf, type Route, type TableEntry } from "./table.ts";

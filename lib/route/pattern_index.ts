@@ -2,7 +2,7 @@
  * An index of route patterns: finds all patterns that share a path with a given one, and follows paths through them segment by segment.
  */
 import type { Segment } from "./pattern.ts";
-import { childOf, newNode, nextKey, type Node } from "./tree.ts";
+import { newNode, nextKey, routesAt, type Node } from "./tree.ts";
 
 /** A pattern on one host. */
 export interface Indexed {
@@ -31,17 +31,17 @@ export class PatternIndex<P extends Indexed> {
   }
 
   add(pattern: P): void {
-    insert(this.#at.get(pattern.key)!, pattern);
+    routesAt(this.#at.get(pattern.key)!, pattern.segments).push(pattern);
     for (const key of keysFrom(pattern.key)) {
       const node = this.#within.get(key);
-      if (node !== undefined) insert(node, pattern);
+      if (node !== undefined) routesAt(node, pattern.segments).push(pattern);
     }
   }
 
   /** On exactly this host. As all searches: of two patterns that share a path with each other, the more specific one comes first. */
   on(key: string, segments: readonly Segment[], visit: Visit<P>): void {
     const node = this.#at.get(key);
-    if (node !== undefined) walk(node, segments, 0, "whole", visit);
+    if (node !== undefined) visitMeeting(node, segments, 0, "whole", visit);
   }
 
   /** The patterns of the host and of the hosts above it, for each of `keysFrom(key)` that has some. */
@@ -52,14 +52,14 @@ export class PatternIndex<P extends Indexed> {
   /** On all hosts below this one. */
   below(key: string, segments: readonly Segment[], visit: Visit<P>): void {
     const node = this.#within.get(key);
-    if (node !== undefined) walk(node, segments, 0, "whole", (pattern) => pattern.key === key || visit(pattern));
+    if (node !== undefined) visitMeeting(node, segments, 0, "whole", (pattern) => pattern.key === key || visit(pattern));
   }
 
   /** On all hosts that share a host name with one of these. A pattern may be visited twice. */
   meeting(keys: readonly string[], segments: readonly Segment[], extent: Extent, visit: Visit<P>): void {
     const nodes = new Set(keys.map((key) => this.#within.get(key) ?? this.#at.get(key)));
     for (const key of keys) for (const above of keysFrom(key).slice(1)) nodes.add(this.#at.get(above));
-    for (const node of nodes) if (node !== undefined && !walk(node, segments, 0, extent, visit)) return;
+    for (const node of nodes) if (node !== undefined && !visitMeeting(node, segments, 0, extent, visit)) return;
   }
 }
 
@@ -75,30 +75,29 @@ export function isCovered(key: string, keys: readonly string[]): boolean {
   return keys.includes("") || keysFrom(key).some((each) => keys.includes(each));
 }
 
-function insert<P extends Indexed>(node: Node<P>, pattern: P): void {
-  for (const segment of pattern.segments) {
-    if (segment.kind === "rest") {
-      (node.rest ??= []).push(pattern);
-      return;
-    }
-    node = segment.kind === "one" ? (node.one ??= newNode()) : childOf((node.literals ??= new Map<string, Node<P>>()), segment.text);
-  }
-  (node.ends ??= []).push(pattern);
+/** Whether the pattern ends in {name*}. */
+export function isOpen(segments: readonly Segment[]): boolean {
+  return segments.at(-1)?.kind === "rest";
 }
 
-/** `at` is the index of the next segment; behind {name*} any number may follow. Literals come first, then {name}, then {name*}. */
-function walk<P>(node: Node<P>, segments: readonly Segment[], at: number, extent: Extent, visit: Visit<P>): boolean {
+export function literalAt(segments: readonly Segment[], at: number): string | undefined {
+  const segment = segments[at];
+  return segment?.kind === "literal" ? segment.text : undefined;
+}
+
+/** Visits the patterns below a node that share a path with these segments. `at` is the index of the next segment; behind {name*} any number may follow. Literals come first, then {name}, then {name*}. */
+export function visitMeeting<P>(node: Node<P>, segments: readonly Segment[], at: number, extent: Extent, visit: Visit<P>): boolean {
   const segment = segments[at];
   if ((segment === undefined || extent === "prefixes") && node.ends !== null && !node.ends.every(visit)) return false;
   if (segment === undefined && segments.at(-1)?.kind !== "rest") return true;
   const next = segment === undefined || segment.kind === "rest" ? segments.length : at + 1;
   if (segment?.kind === "literal") {
-    const child = node.literals?.get(segment.text);
-    if (child !== undefined && !walk(child, segments, next, extent, visit)) return false;
-  } else if (node.literals !== null) {
-    for (const child of node.literals.values()) if (!walk(child, segments, next, extent, visit)) return false;
+    const child = node.literals.get(segment.text);
+    if (child !== undefined && !visitMeeting(child, segments, next, extent, visit)) return false;
+  } else {
+    for (const child of node.literals.values()) if (!visitMeeting(child, segments, next, extent, visit)) return false;
   }
-  if (node.one !== null && !walk(node.one, segments, next, extent, visit)) return false;
+  if (node.one !== null && !visitMeeting(node.one, segments, next, extent, visit)) return false;
   return node.rest === null || node.rest.every(visit);
 }
 
@@ -131,10 +130,10 @@ export class PathState<P extends Ranked> {
   }
 
   after(text: string): PathState<P> {
-    const isKnown = this.#nodes.some(({ literals }) => literals?.has(text));
+    const isKnown = this.#nodes.some(({ literals }) => literals.has(text));
     let next = this.#next.get(isKnown ? text : "");
     if (next === undefined) {
-      const nodes = this.#nodes.flatMap(({ literals, one }) => [literals?.get(text) ?? [], one ?? []].flat());
+      const nodes = this.#nodes.flatMap(({ literals, one }) => [literals.get(text) ?? [], one ?? []].flat());
       next = this.#states.at(nodes, this.#nodes.reduce((best, { rest }) => this.#states.better(best, rest), this.#open));
       this.#next.set(isKnown ? text : "", next);
     }

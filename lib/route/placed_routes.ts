@@ -2,8 +2,8 @@
  * The routes of a table in their places: each on each of its hosts, with the routes that share its pattern there, and with look-ups of the paths
  * that the fewest other patterns match.
  */
-import { isOpen, literalAt, type Segment } from "./pattern.ts";
-import { keysFrom, PathStates, PatternIndex, type PathState, type Ranked } from "./pattern_index.ts";
+import type { Segment } from "./pattern.ts";
+import { isOpen, keysFrom, literalAt, PathStates, PatternIndex, type PathState, type Ranked } from "./pattern_index.ts";
 import { choiceFor, unused, type Choice } from "./sample_requests.ts";
 import { otherReading, rankOf, reachable, type Route } from "./table.ts";
 import { hostKeys, HostTrees } from "./tree.ts";

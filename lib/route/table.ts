@@ -47,15 +47,6 @@ export type Found<T> =
   | { readonly kind: "refused"; readonly refusal: Refusal; readonly routes: readonly T[] }
   | { readonly kind: "none" };
 
-/** A route whose pattern matches a path, whether or not it accepts the method, its conditions hold, and it gets the request. */
-export interface Candidate<T> {
-  readonly target: T;
-  /** The most specific host under which it was found; "*.example.com" as ".example.com", "" where its service is for all hosts. */
-  readonly host: string;
-  readonly takes: (method: string) => boolean;
-  readonly match: RouteConditions | undefined;
-}
-
 export interface RouteTable<T> {
   /**
    * Host and path alone select the pattern; then its routes decide whether they accept the method, the spelling, headers and query. A refused
@@ -63,8 +54,7 @@ export interface RouteTable<T> {
    * case; `path`, `encodedSlash` and `query` come from `readTarget`. Default: no headers, no query.
    */
   find(authority: string, method: string, path: string, encodedSlash: boolean, headers?: HeaderList, query?: string): Found<T>;
-  /** Every route whose pattern matches the path, once, the most specific first. `authority` null: whatever the host. */
-  candidates(authority: string | null, path: string): readonly Candidate<T>[];
+  readonly trees: HostTrees<Route<T>>;
 }
 
 /** An entry with its patterns read. */
@@ -81,14 +71,7 @@ export interface Route<T> {
   readonly segments: readonly Segment[];
   /** How many of the segments are the base_path's. */
   readonly baseLength: number;
-  readonly placeholders: readonly Placeholder[];
-}
-
-interface Placeholder {
-  readonly name: string;
-  /** How many literals stand between the placeholder before it, or the start, and this one. */
-  readonly literals: number;
-  readonly isRest: boolean;
+  readonly isLiteral: boolean;
 }
 
 /** Compiles entries whose patterns `checkRoutes` has passed; throws on a broken one. */
@@ -97,6 +80,7 @@ export function compileTable<T>(entries: readonly TableEntry<T>[]): RouteTable<T
   for (const route of routesOf(entries)) for (const list of trees.routesAt(route.entry.hosts, route.segments)) list.push(route);
 
   return {
+    trees,
     find(authority, method, path, encodedSlash, headers = NO_HEADERS, query = "") {
       const compared = comparable(path);
       const matched = trees.find(authority, compared);
@@ -115,18 +99,6 @@ export function compileTable<T>(entries: readonly TableEntry<T>[]): RouteTable<T
       if (accepting.length > 0) return { kind: "conditions", routes: targetsOf(accepting) };
       return { kind: "method", allow: methodsOf(matched).sort().join(", "), routes: targetsOf(reachable(matched)) };
     },
-
-    candidates(authority, path) {
-      const found = new Map<Route<T>, Candidate<T>>();
-      for (const { host, routes } of trees.findAll(authority, comparable(path))) {
-        for (const route of routes) {
-          const { target, entry } = route;
-          const takes = (method: string) => contenders([route], method).length > 0;
-          if (!found.has(route)) found.set(route, { target, host, takes, match: entry.match });
-        }
-      }
-      return [...found.values()];
-    },
   };
 }
 
@@ -135,38 +107,22 @@ export function compileTable<T>(entries: readonly TableEntry<T>[]): RouteTable<T
  * conditions.
  */
 export function routesOf<T>(entries: readonly TableEntry<T>[]): Route<T>[] {
-  const bases = new Map<string, readonly Segment[]>();
   const lists = new Map<string, readonly string[]>();
   const routes = entries.map((entry) => {
-    let base = bases.get(entry.basePath);
-    if (base === undefined) bases.set(entry.basePath, (base = segmentsOf(entry.basePath, "base_path", [])));
-    const segments = base.concat(segmentsOf(entry.path, "path", base));
     const names = entry.methods.join();
     const methods = lists.get(names) ?? entry.methods;
     lists.set(names, methods);
+    const base = segmentsOf(entry.basePath, "base_path", []);
+    const segments = base.concat(segmentsOf(entry.path, "path", base));
     const { list: conditions, holds } = entry.match ?? UNCONDITIONAL;
+    const isLiteral = segments.every(({ kind }) => kind === "literal");
     const { target, upstreamPath } = entry;
-    return { entry, methods, conditions, holds, target, upstreamPath, segments, baseLength: base.length, placeholders: placeholdersOf(segments) };
+    return { entry, methods, conditions, holds, target, upstreamPath, segments, baseLength: base.length, isLiteral };
   });
   return routes.sort((a, b) => b.baseLength - a.baseLength || b.conditions.length - a.conditions.length);
 }
 
 const UNCONDITIONAL = { list: [], holds: null };
-
-function placeholdersOf(segments: readonly Segment[]): readonly Placeholder[] {
-  const found: Placeholder[] = [];
-  let literals = 0;
-  for (const segment of segments) {
-    if (segment.kind === "literal") literals++;
-    else {
-      found.push({ name: segment.name, literals, isRest: segment.kind === "rest" });
-      literals = 0;
-    }
-  }
-  return found.length === 0 ? NO_PLACEHOLDERS : found;
-}
-
-const NO_PLACEHOLDERS: readonly Placeholder[] = [];
 
 function segmentsOf(text: string, field: "base_path" | "path", base: readonly Segment[]): readonly Segment[] {
   const parsed = parsePattern(text, field, base);
@@ -248,31 +204,20 @@ export function rankOf<T>({ segments }: Route<T>): string {
 }
 
 /** Cuts parameters and the upstream's path out of a path that matches. Segment by segment, so that the spelling does not matter. */
-function bind<T>({ target, upstreamPath, baseLength, placeholders }: Route<T>, path: string): Found<T> {
-  const start = skip(path, 0, baseLength);
+function bind<T>({ target, upstreamPath, segments, baseLength, isLiteral }: Route<T>, path: string): Found<T> {
+  const params: Record<string, string> = isLiteral ? NO_PARAMS : new Params();
+  const last = isLiteral ? baseLength : segments.length;
+  let start = 0;
+  for (let i = 0, at = 0; i < last; i++) {
+    const segment = segments[i]!;
+    const slash = segment.kind === "rest" ? endOf(path) : path.indexOf("/", at + 1);
+    const end = slash < 0 ? path.length : slash;
+    if (segment.kind !== "literal") params[segment.name] = path.slice(at + 1, end);
+    at = end;
+    if (i + 1 === baseLength) start = at;
+  }
   const below = start === 0 ? path : path.slice(start);
-  const params = placeholders.length === 0 ? NO_PARAMS : paramsOf(placeholders, path);
   return { kind: "route", target, params, upstreamPath: upstreamPath === undefined ? below || "/" : upstreamPath.of(params, below) };
-}
-
-function paramsOf(placeholders: readonly Placeholder[], path: string): Readonly<Record<string, string>> {
-  const params = new Params();
-  let at = 0;
-  for (const { name, literals, isRest } of placeholders) {
-    const start = skip(path, at, literals);
-    at = isRest ? endOf(path) : skip(path, start, 1);
-    params[name] = path.slice(start + 1, at);
-  }
-  return params;
-}
-
-/** The index of the "/" behind `count` segments, or of the end; `at` is the index of the "/" before them. */
-function skip(path: string, at: number, count: number): number {
-  for (let i = 0; i < count; i++) {
-    const slash = path.indexOf("/", at + 1);
-    at = slash < 0 ? path.length : slash;
-  }
-  return at;
 }
 
 /** Objects without a prototype worth the name, so that `__proto__` is a name like any other; faster than `Object.create(null)`. */

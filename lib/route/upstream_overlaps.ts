@@ -2,8 +2,8 @@
  * Finds the routes that lead to the same path of the same upstream as a guarded route, by a path of their own.
  */
 import type { FoundTaker } from "./decoded_overlaps.ts";
-import { isOpen, type Segment } from "./pattern.ts";
-import { PatternIndex, type Indexed } from "./pattern_index.ts";
+import type { Segment } from "./pattern.ts";
+import { isOpen, PatternIndex, type Indexed } from "./pattern_index.ts";
 import { lacks, type Placed, type PlacedRoutes } from "./placed_routes.ts";
 import { choiceFor, methodsFor, type SampleRequest } from "./sample_requests.ts";
 

@@ -19,6 +19,8 @@ import type { Session, Sessions } from "./sessions.ts";
 import { clientDisconnected, connectTimeLeft, isReplayable, UpstreamRequest } from "./upstream_request.ts";
 import type { Try, UpstreamDestination } from "./upstream_request.ts";
 
+export { warnOfNode } from "../base/nghttp2.ts";
+
 const { NGHTTP2_CANCEL, NGHTTP2_FLAG_END_STREAM, NGHTTP2_PROTOCOL_ERROR, NGHTTP2_REFUSED_STREAM } = http2.constants;
 
 /** As `Peer.forward`. */
