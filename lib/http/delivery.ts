@@ -34,7 +34,7 @@ export interface DeliveryOptions {
 /** Where bytes go. */
 export interface Outlet {
   /** The destination: a response, a stream, a socket, or a framing layer before one. */
-  readonly to: { write(chunk: Buffer): boolean; once(event: "drain", run: () => void): unknown };
+  readonly to: Sink;
   /** The transport: the connection in HTTP/1, the stream in HTTP/2. */
   readonly outlet: Duplex;
 }
@@ -88,7 +88,7 @@ export class PacedSink implements Sink, HasDeadline {
     return this.#where.to.write(chunk);
   }
 
-  onceDrained(run: () => void): void {
+  once(_event: "drain", run: () => void): void {
     this.#resume = run;
     this.wait();
     this.#where.to.once("drain", this.#drained);

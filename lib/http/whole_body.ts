@@ -143,7 +143,7 @@ function wholeBody<Stop>(body: Readable, take: (bytes: number) => Stop | null, b
       stop();
       reject(new Fault("request_timeout", `the client sent nothing for ${IDLE_MS} ms`));
     });
-    const stop = pump(body, { write, onceDrained: ignore }, end);
+    const stop = pump(body, { write, once: ignore }, end);
   });
 }
 

@@ -244,7 +244,7 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
     return this.#head.framing === "length" ? socket.write(bytes) : writeChunk(socket, bytes);
   }
 
-  onceDrained(run: () => void): void {
+  once(_event: "drain", run: () => void): void {
     this.#onDrain = run;
   }
 
