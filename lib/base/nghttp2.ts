@@ -8,7 +8,7 @@ const FIXED_NGHTTP2 = "1.68.1";
 
 /** Logs a warning if clients or upstreams use HTTP/2 and the nghttp2 of this Node ("1.61.0") is older than the fixed one. */
 export function warnOfNode({ global, services, https }: Peers, log: Log, nghttp2 = process.versions.nghttp2): void {
-  const peers = https.length > 0 || global.h2c ? ["clients"] : [];
+  const peers = (https.length > 0 && global.http2) || global.h2c ? ["clients"] : [];
   if (services.some(({ protocol }) => protocol === "h2" || protocol === "h2c")) peers.push("upstreams");
   if (nghttp2 === undefined || peers.length === 0) return;
   if (nghttp2.localeCompare(FIXED_NGHTTP2, "en", { numeric: true }) >= 0) return;
@@ -18,7 +18,7 @@ export function warnOfNode({ global, services, https }: Peers, log: Log, nghttp2
 }
 
 interface Peers {
-  readonly global: { readonly h2c: boolean };
+  readonly global: { readonly http2: boolean; readonly h2c: boolean };
   readonly services: readonly { readonly protocol: string }[];
   readonly https: readonly string[];
 }

@@ -137,7 +137,7 @@ export function realPath(path: string): string {
 function listensOf({ listenHosts, httpPort, httpsPort, serverCertPath, admin, probe, manager }: Settings): Destination[] {
   const on = (hosts: readonly string[], port: number, why: string) => hosts.map((host) => ({ host, port, why }));
   return [
-    ...on(listenHosts, httpPort, "http"),
+    ...(httpPort === null ? [] : on(listenHosts, httpPort, "http")),
     ...(serverCertPath === null ? [] : on(listenHosts, httpsPort, "https")),
     ...(admin === null ? [] : on([admin.host], admin.port, "admin")),
     ...(probe === null ? [] : on([probe.host], probe.port, "probes")),

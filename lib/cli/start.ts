@@ -77,12 +77,13 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
   try {
     await configuration.prove("lenient");
     onListen?.();
-    const plain = await listenFor({ gateway, settings, name: "HTTP_PORT", port: settings.httpPort, fds: sockets?.http, tls: null });
+    const { httpPort } = settings;
+    const plain = httpPort === null ? [] : await listenFor({ gateway, settings, name: "HTTP_PORT", port: httpPort, fds: sockets?.http, tls: null });
     const secure = tls === null ? [] : await listenFor({ gateway, settings, name: "HTTPS_PORT", port: settings.httpsPort, fds: sockets?.https, tls });
     await supervisor?.start(gateway, [...plain, ...secure], tls).catch((error: NodeJS.ErrnoException & { address?: string; port?: number }) => {
       const { code, address, port } = error;
       if (code !== "EADDRINUSE") throw new Failure(error.message, 1);
-      throw listenFailure(error, addressOf({ host: address!, port: port! }), plain[0]!.port === port ? "HTTP_PORT" : "HTTPS_PORT", "LISTEN_HOST");
+      throw listenFailure(error, addressOf({ host: address!, port: port! }), plain[0]?.port === port ? "HTTP_PORT" : "HTTPS_PORT", "LISTEN_HOST");
     });
     const [http, https] = [urlsOf(plain), urlsOf(secure)];
     const adminUrl = (await admin?.listen()) ?? null;

@@ -125,6 +125,7 @@ function globalSchema<P extends PluginInput>(plugins: Plugins<P>, parts: readonl
       certificates: s.withDefault(s.array(field("certificate"), { describe: "Server certificates by host name (SNI), besides the default one." }), []),
       http1: choice(["wire", "node"], "What serves HTTP/1.1 to clients: the gateway's own codec, or Node's server."),
       https_redirect: s.optional(field("https_redirect")),
+      http2: flag("Whether HTTPS ports offer HTTP/2.", true),
       h2c: flag("Whether plain HTTP ports take HTTP/2 by prior knowledge.", false),
       dns_ttl_ms: integer(100, DAY_MS, 30_000, "How often names of upstreams are looked up again, in milliseconds."),
       limits: s.withDefault(LIMITS, {}),

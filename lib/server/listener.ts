@@ -45,6 +45,8 @@ export interface ListenerOptions {
   readonly receiving: () => ReceiveOptions;
   /** Which codec serves new HTTP/1 connections. Default: our own. */
   readonly http1?: () => "wire" | "node";
+  /** Whether new TLS connections may use HTTP/2. Default: yes. */
+  readonly http2?: () => boolean;
   /** Whether new plain connections may use HTTP/2 by prior knowledge. Default: no. */
   readonly h2c?: () => boolean;
   /** Whether the address "::" also accepts IPv4 clients. Default false: it would clash with a listener on 0.0.0.0. */
@@ -140,7 +142,7 @@ export class Listener {
     return this.#listen(server, host, port, fd);
   }
 
-  /** Listens for HTTP/2 and HTTP/1.1 over TLS ≥ 1.2, chosen by ALPN. Rejects with node's listen or certificate error. */
+  /** Listens for HTTP/1.1, and for HTTP/2 unless `http2` says no, over TLS ≥ 1.2, chosen by ALPN. Rejects with node's listen or certificate error. */
   async listenSecure(host: string, port: number, files: TlsFiles, fd?: number): Promise<AddressInfo> {
     const server = this.#tlsServers.create(files, {
       admit: (socket) => this.#admit(guarded(socket)),
@@ -160,7 +162,7 @@ export class Listener {
   }
 
   /** After a reload that changed what HTTP/2 connections are opened under: sends GOAWAY to all of them, or to the plain ones. */
-  renewSessions(which: "all" | "plain"): void {
+  renewSessions(which: "all" | "plain" | "secure"): void {
     this.#http2?.renew(which);
   }
 

@@ -5,6 +5,7 @@ import { withAllParts } from "../../lib/parts/all_parts.ts";
 import { Runtime } from "../../lib/gateway/runtime.ts";
 import { ANYWHERE } from "../support/anywhere.ts";
 import { Breaker, BREAKER_BYTES } from "../../lib/upstream/breaker.ts";
+import { addFailures } from "../../lib/upstream/shared_health.ts";
 import { UpstreamTls } from "../../lib/upstream/tls.ts";
 import { manualClock } from "../support/clock.ts";
 import { backend, oneService, running } from "../support/gateway.ts";
@@ -86,7 +87,7 @@ describe("Runtime", () => {
     const before = adopt("a", "b");
     expect(adopt("a").get("a")!.upstreamSet).toBe(before.get("a")!.upstreamSet);
     expect(adopt("a", "b").get("b")!.upstreamSet).not.toBe(before.get("b")!.upstreamSet);
-    expect(runtime.health.map(({ name }) => name)).toEqual(["a", "b"]);
+    expect(runtime.upstreamSets.map(({ service }) => service)).toEqual(["a", "b"]);
   });
 });
 
@@ -273,7 +274,7 @@ describe("the runtime of a program with workers", () => {
     const main = activate(start(-1));
     expect(lookups).toEqual(["checked.example"]);
     clock.advance(1000);
-    await eventually(() => main.health[0]!.upstreams[0]!.state === "healthy", "a check has passed");
+    await eventually(() => main.upstreamSets[0]!.report.upstreams[0]!.state === "healthy", "a check has passed");
     expect(checked).toEqual(["/healthz"]);
   });
 
@@ -291,13 +292,14 @@ describe("the runtime of a program with workers", () => {
     inUse.upstreamSets.set("s", { upstreamSet, members, breaker: null, checks: null });
     main.adopt(inUse);
     onTestFinished(() => main.destroy());
-    main.addFailures([
+    const find = (service: string, id: string) => main.peer(service, id);
+    addFailures([
       { service: "s", upstream: "9", count: 2, reason: "broken" },
       { service: "s", upstream: "gone", count: 3, reason: "broken" },
       { service: "gone", upstream: "9", count: 3, reason: "broken" },
-    ]);
+    ], find);
     expect(upstreamSet.report.upstreams.map(({ state }) => state)).toEqual(["unknown", "unknown"]);
-    main.addFailures([{ service: "s", upstream: "9", count: 1, reason: "the last" }]);
+    addFailures([{ service: "s", upstream: "9", count: 1, reason: "the last" }], find);
     expect(upstreamSet.report.upstreams.map(({ state, reason }) => [state, reason])).toEqual([["ejected", "the last"], ["unknown", null]]);
   });
 });
