@@ -239,12 +239,11 @@ describe("the runtime of a program with workers", () => {
     const [main, one, two] = [start(-1), start(0), start(1)];
     for (const { inFlight, connections } of [one, one, two]) {
       inFlight!.take(0);
-      connections!.take(0);
-      connections!.takeFor("192.0.2.1", 0);
+      connections!.take("192.0.2.1", 0, 0);
     }
-    expect([main.inFlight!.total, main.connections!.open, two.connections!.takeFor("192.0.2.1", 3)]).toEqual([3, 3, null]);
+    expect([main.inFlight!.total, main.connections!.open, two.connections!.take("192.0.2.1", 0, 3)]).toEqual([3, 3, "max_connections_per_ip"]);
     main.forget(2, 0);
-    expect([main.inFlight!.total, main.connections!.open, two.connections!.takeFor("192.0.2.1", 2)]).toEqual([1, 1, expect.any(Function)]);
+    expect([main.inFlight!.total, main.connections!.open, two.connections!.take("192.0.2.1", 0, 2)]).toEqual([1, 1, expect.any(Function)]);
   });
 
   it("a runtime of the main thread looks up only the upstreams that it checks, and a worker looks up all and checks none", async () => {
