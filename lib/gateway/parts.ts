@@ -38,6 +38,8 @@ export interface LoadedParts extends PartsByName {
 }
 
 type Load = () => Promise<unknown>;
+/** Variables by name. */
+export type Environment = Readonly<Record<string, string | undefined>>;
 
 const NO_TABLE = { kinds: {}, parts: {}, onDemand: {} } as PartTable;
 
@@ -86,12 +88,13 @@ export class Parts {
   }
 
   /** Loads the parts and the plugin modules that a configuration names and that are not loaded yet. `readFile` defaults to the file system. */
-  async load(source: ConfigSource, environment: Readonly<Record<string, string | undefined>>, readFile?: (path: string) => Buffer): Promise<void> {
+  async load(source: ConfigSource, environment: Environment, readFile?: (path: string) => Buffer): Promise<void> {
     await this.loadParts(source);
     const part = this.partIfLoaded("modules");
     if (part === null) return;
     this.#modules ??= new part.LoadedModules();
-    await this.#modules.load(part.pluginModulesOf(source, { references: this.partIfLoaded("references") ?? undefined, environment, ...(readFile && { readFile }) }));
+    const references = this.partIfLoaded("references") ?? undefined;
+    await this.#modules.load(part.pluginModulesOf(source, { references, environment, ...(readFile && { readFile }) }));
   }
 
   /** Loads the parts that a configuration names, as far as this build has them: see `lacks`. */

@@ -94,7 +94,7 @@ function compileInto(inUse: InUse, loaded: Loaded, tools: CompileTools): Snapsho
     global,
     table: compileTable(entries),
     redirect,
-    ...(certificatesOf?.(global.certificates, redirect, tools.defaultCertificate ?? (() => null), log, runtime.clock) ?? { early: redirect, certificates: NO_CERTIFICATES, shownCertificates: [] }),
+    ...(certificatesOf?.(global.certificates, redirect, tools) ?? { early: redirect, certificates: NO_CERTIFICATES, shownCertificates: [] }),
     instances,
     counts: { services: services.length, routes: entries.length, upstreams: services.reduce((sum, { upstreams }) => sum + upstreams.length, 0) },
     inUse,
