@@ -79,7 +79,7 @@ export function compile(loaded: Loaded, tools: CompileTools): Snapshot {
 
 function compileInto(inUse: InUse, loaded: Loaded, tools: CompileTools): Snapshot {
   const { global, services } = loaded.config;
-  const { runtime, log } = tools;
+  const { runtime } = tools;
   const egress = new Egress(destinationsOf(loaded.config, loaded.kinds, runtime.parts));
   if (global.counters !== undefined) inUse.shared = runtime.parts.part("redis").sharedCounters(global.counters, inUse, tools);
   const plan = tools.metrics?.plan() ?? null;
