@@ -13,14 +13,13 @@ import type { NodeResponseParser } from "./node_response_parser.ts";
 import { ResponseParser, type ResponseSink } from "./response_parser.ts";
 
 export interface PoolOptions extends ConnectionPoolOptions {
-  readonly protocol: "http" | "https";
   /** The read buffer of plain connections. Default: a buffer of this pool's own. */
   readonly readBuffer?: ReadBuffer;
   /** Writes the requests of one event loop turn together. Default: a write batch of this pool's own. */
   readonly writeBatch?: WriteBatch;
 }
 
-export class Pool extends ConnectionPool<true, PoolOptions> {
+export class Pool extends ConnectionPool<true> {
   readonly readBuffer: ReadBuffer;
   readonly writeBatch: WriteBatch;
   /** In use or not. */
@@ -148,8 +147,6 @@ export class Connection {
   isReused = false;
   /** In use, but not to be used again: the upstream no longer has its address. */
   isLeaving = false;
-  /** Parts of a request's body that wait for the end of this round of the event loop. */
-  small: Buffer[] | null = null;
   isConnected = false;
   /** The present request; null while it is unused. */
   user: ConnectionUser | null = null;

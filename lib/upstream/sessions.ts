@@ -16,12 +16,7 @@ import { ConnectionPool, type ConnectionPoolOptions } from "./connection_pool.ts
 import { MAX_RESPONSE_HEAD_BYTES } from "./response_parser.ts";
 import type { Try } from "./upstream_request.ts";
 
-export interface SessionsOptions extends ConnectionPoolOptions {
-  /** "h2": over TLS, negotiated by ALPN. "h2c": without TLS, by prior knowledge (RFC 9113 §3.3). */
-  readonly protocol: "h2" | "h2c";
-}
-
-export class Sessions extends ConnectionPool<Session, SessionsOptions> {
+export class Sessions extends ConnectionPool<Session> {
   /** As `Peer.forward`. */
   readonly forward: (attempt: Try<Sessions>) => Promise<Reply>;
   readonly #sessions = new Set<Session>();
@@ -31,7 +26,7 @@ export class Sessions extends ConnectionPool<Session, SessionsOptions> {
   #usualStreams = STREAMS_BEFORE_SETTINGS;
 
   /** `forward`: `forwardHttp2`, which is loaded together with this class. */
-  constructor(options: SessionsOptions, maxConnections: number, clock: Clock, forward: Sessions["forward"]) {
+  constructor(options: ConnectionPoolOptions, maxConnections: number, clock: Clock, forward: Sessions["forward"]) {
     super(options, maxConnections, clock);
     this.forward = forward;
   }
