@@ -7,8 +7,8 @@ import type { Json } from "../config/json.ts";
 import { NOT_LOADED } from "../config/part_fields.ts";
 import { maskedConfig } from "../config/masked.ts";
 import type { Following } from "../gateway/bundle.ts";
-import { GatewayCore, type GatewayParts } from "../gateway/gateway.ts";
-import type { CompleteOptions, GatewayHealth } from "../gateway/options.ts";
+import { GatewayCore } from "../gateway/gateway.ts";
+import type { CompleteOptions, GatewayHealth, GatewayParts } from "../gateway/options.ts";
 import type { GatewayStatus, LastTests, TestReport } from "../gateway/status.ts";
 import type { GatewayStats, StatsExtent } from "../observe/stats.ts";
 import type { DryRun } from "../proof/dry_run.ts";
@@ -62,12 +62,12 @@ export class Gateway extends GatewayCore {
 
   /** All about the gateway at this moment, as the admin interface reports it. */
   get status(): GatewayStatus {
-    return this.#joined.runtime.parts.part("reporting").statusOf(this.#joined, this.#joined.listening());
+    return this.#joined.runtime.parts.part("reporting").statusOf(this.#joined);
   }
 
   /** The state of every upstream and every circuit breaker. */
   get health(): GatewayHealth {
-    return { services: this.#joined.runtime.health };
+    return { services: this.#joined.runtime.upstreamSets.map(({ report }) => report) };
   }
 
   /** Requests, errors and times of the last minute for every route and upstream, and of the last 15 minutes in all. */
@@ -94,12 +94,12 @@ export class Gateway extends GatewayCore {
 
   /** All metrics at this moment in Prometheus' text format 0.0.4. With thousands of busy routes it takes a while. */
   metrics(): string {
-    return this.#reports.metrics(this.#joined.listening());
+    return this.#reports.metrics();
   }
 
   /** The same as a stream, which lets requests through between its slices and waits for a slow reader. */
   metricsStream(): Readable {
-    return this.#reports.metricsStream(this.#joined.listening());
+    return this.#reports.metricsStream();
   }
 
   get #reports(): Reporting {

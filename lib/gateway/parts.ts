@@ -19,7 +19,8 @@ export type { Explanation, Question, RunningPlugin } from "../proof/explain.ts";
 export type { InjectRequest, InjectResponse } from "../proof/made_request.ts";
 export type { HttpsFacts } from "../report/https_facts.ts";
 export type { Reporting } from "../report/reporting.ts";
-export type { Listening, StatusSource } from "../report/reports.ts";
+export type { Listening } from "../report/reports.ts";
+export type { WorkerReports } from "../report/worker_reports.ts";
 
 /** The places of plugin kinds. */
 export const KIND_PLACES = ["global.plugins[].name", "services[].plugins[].name", "services[].routes[].plugins[].name"];
@@ -47,8 +48,8 @@ export class Parts {
   readonly #table: PartTable;
   /** What can be named, and by what. */
   readonly #named: readonly (readonly [string, Naming, Load])[];
-  readonly #kinds = new Map<string, AnyPlugin>();
-  readonly #parts: { -readonly [Name in PartName]?: PartsByName[Name] } = {};
+  /** Kinds and parts by their names, no two of which are the same. */
+  readonly #loaded = new Map<string, unknown>();
   /** Null: no configuration has named one. */
   #modules: InstanceType<PartsByName["modules"]["LoadedModules"]> | null = null;
 
@@ -66,7 +67,7 @@ export class Parts {
 
   /** All built-in kinds. One that has not been loaded accepts no configuration. */
   get kinds(): readonly AnyPlugin[] {
-    return this.kindNames.map((name) => this.#kinds.get(name) ?? notLoaded(name));
+    return this.kindNames.map((name) => (this.#loaded.get(name) as AnyPlugin | undefined) ?? notLoaded(name));
   }
 
   /** What can wait until it is asked for. */
@@ -81,7 +82,7 @@ export class Parts {
 
   /** What the parts add to the schema of a configuration. */
   get fields(): readonly PartFields[] {
-    return fieldsOfParts(this.#parts);
+    return fieldsOfParts(this.#loaded.values());
   }
 
   /** Loads the parts and the plugin modules that a configuration names and that are not loaded yet. `readFile` defaults to the file system. */
@@ -98,24 +99,17 @@ export class Parts {
     const { node } = parsedFrom(source);
     if (node === null) return;
     const named = this.#named.filter(([name, naming]) => isInBuild(name) && namings(node, naming).length > 0);
-    await Promise.all(named.map(([name]) => (this.#isKind(name) ? this.#loadKind(name) : this.loadPart(name as PartName))));
+    await Promise.all(named.map(([name, , load]) => this.#load(name, load)));
   }
 
-  async loadPart<Name extends PartName>(name: Name): Promise<void> {
-    this.#parts[name] ??= (await this.#call<PartsByName[PartName]>(this.#table.parts[name].load)) as PartsByName[Name];
+  loadPart(name: PartName): Promise<void> {
+    return this.#load(name, this.#table.parts[name].load);
   }
 
-  async #loadKind(name: KindName): Promise<void> {
-    if (!this.#kinds.has(name)) this.#kinds.set(name, await this.#call<AnyPlugin>(this.#table.kinds[name]));
-  }
-
-  #isKind(name: string): name is KindName {
-    return Object.hasOwn(this.#table.kinds, name);
-  }
-
-  #call<T>(load: () => Promise<T>): Promise<T> {
+  async #load(name: string, load: Load): Promise<void> {
+    if (this.#loaded.has(name)) return;
     this.called.add(load);
-    return loaded(load);
+    this.#loaded.set(name, await loaded(load));
   }
 
   /** The kinds of a module, or why there are none. */
@@ -128,13 +122,12 @@ export class Parts {
 
   /** Takes over parts that are there already. */
   add({ kinds = [], ...parts }: Partial<LoadedParts>): void {
-    for (const kind of kinds) this.#kinds.set(kind.name, kind);
-    Object.assign(this.#parts, parts);
+    for (const [name, part] of [...kinds.map((kind) => [kind.name, kind] as const), ...Object.entries(parts)]) this.#loaded.set(name, part);
   }
 
   /** Null: it has not been loaded. */
   partIfLoaded<Name extends PartName>(name: Name): PartsByName[Name] | null {
-    return (this.#parts[name] as PartsByName[Name] | undefined) ?? null;
+    return (this.#loaded.get(name) as PartsByName[Name] | undefined) ?? null;
   }
 
   /** Throws when it has not been loaded. */
@@ -153,7 +146,7 @@ export class Parts {
     for (const [name, naming] of this.#named) {
       if (isInBuild(name)) continue;
       for (const { at, what, position } of namings(node, naming)) {
-        const message = `${what ?? `needs the part "${name}", which `}is not in this build${this.#isKind(name) ? `, which has ${has}` : ""}: build again with this configuration, or with --with ${name}`;
+        const message = `${what ?? `needs the part "${name}", which `}is not in this build${name in this.#table.kinds ? `, which has ${has}` : ""}: build again with this configuration, or with --with ${name}`;
         const path = formatPath(at);
         if (!found.has(path)) found.set(path, { at, message, position });
       }
@@ -171,8 +164,8 @@ function namings(node: JsonNode, naming: Naming) {
   });
 }
 
-export function fieldsOfParts(parts: Readonly<Record<string, any>>): readonly PartFields[] {
-  return Object.values(parts).flatMap((part: { readonly fields?: PartFields }) => part.fields ?? []);
+export function fieldsOfParts(parts: Iterable<unknown>): readonly PartFields[] {
+  return Array.from(parts as Iterable<{ readonly fields?: PartFields }>).flatMap(({ fields }) => fields ?? []);
 }
 
 /** Stands for a kind that no configuration has named: it accepts no configuration. */

@@ -88,18 +88,13 @@ function compileInto(inUse: InUse, loaded: Loaded, tools: CompileTools): Snapsho
   const globals = linksOf(global.plugins, { level: "global", service: null, route: null }, context);
   const entries = services.flatMap((service) => compileService(service, globals, loaded, context));
   const redirect = redirectOf(global, runtime.parts);
-  const ofHosts = global.certificates.length === 0 ? null : runtime.parts.part("misdirected");
-  const certificates = ofHosts?.hostCertificates(global.certificates, log, runtime.clock) ?? NO_CERTIFICATES;
+  const certificatesOf = global.certificates.length === 0 ? null : runtime.parts.part("misdirected").certificatesOf;
   return Object.freeze({
     ...loaded,
     global,
     table: compileTable(entries),
     redirect,
-    early: ofHosts === null ? redirect : earlyOf(redirect, ofHosts.misdirected(certificates, tools.defaultCertificate ?? (() => null))),
-    certificates,
-    shownCertificates: global.certificates.map(({ hosts, cert }, i) => {
-      return { where: `global.certificates[${i}]`, path: cert.path, hosts, ...ofHosts!.factsOf(cert.content) };
-    }),
+    ...(certificatesOf?.(global.certificates, redirect, tools.defaultCertificate ?? (() => null), log, runtime.clock) ?? { early: redirect, certificates: NO_CERTIFICATES, shownCertificates: [] }),
     instances,
     counts: { services: services.length, routes: entries.length, upstreams: services.reduce((sum, { upstreams }) => sum + upstreams.length, 0) },
     inUse,
@@ -113,11 +108,6 @@ const NO_CERTIFICATES: HostCertificates = { find: () => undefined };
 
 export function redirectOf({ httpsRedirect }: Config["global"], parts: Parts): HttpsRedirect | null {
   return httpsRedirect === undefined ? null : parts.part("httpsRedirect").httpsRedirect(httpsRedirect);
-}
-
-/** The one is for plain HTTP, the other for TLS. */
-function earlyOf(redirect: HttpsRedirect | null, misdirected: HttpsRedirect): HttpsRedirect {
-  return redirect === null ? misdirected : (inbound, authority) => redirect(inbound, authority) ?? misdirected(inbound, authority);
 }
 
 function compileService(service: Service, globals: readonly PluginLink[], loaded: Loaded, context: PluginContext): TableEntry<RouteTarget>[] {

@@ -111,10 +111,8 @@ export const PARTS = {
     named: ["global.https_redirect"],
     load: () => import("../gateway/https_redirect.ts"),
   },
-  misdirected: {
-    named: ["global.certificates[]"],
-    load: async () => ({ ...(await import("../gateway/misdirected.ts")), ...(await import("../server/certificates.ts")), ...(await import("../base/pem.ts")) }),
-  },
+  /** Certificates of hosts, and the refusal of requests that came by the connection of another host. */
+  misdirected: { named: ["global.certificates[]"], load: () => import("../gateway/host_certificates.ts") },
   /** What trusted proxies say about requests. */
   trustedProxies: {
     named: ["global.trusted_proxies"],
@@ -185,9 +183,7 @@ export const PARTS = {
   /** What a reload changes. */
   changes: { load: () => import("../proof/config_diff.ts") },
   workerReports: { load: () => import("../report/worker_reports.ts") },
-  tracing: {
-    load: async () => ({ ...(await import("../config/tracing.ts")), ...(await import("../observe/trace.ts")), ...(await import("../observe/sampling.ts")), ...(await import("../observe/otlp.ts")) }),
-  },
+  tracing: { load: () => import("../gateway/tracing.ts") },
   /** Signed configurations. */
   signatures: { load: () => import("../config/signed.ts") },
   /** For dry runs. */

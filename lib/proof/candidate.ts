@@ -66,4 +66,5 @@ const OFFLINE: StandIns = {
   client: () => ({ ask: () => Promise.reject(new ClientFailure("unreachable", "nothing is dialled here")), close() {} }),
   observed: (_plugin, middleware) => middleware,
   verifiedClaims: null,
+  isTrial: true,
 };

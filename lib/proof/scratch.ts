@@ -99,6 +99,7 @@ export class Scratch {
         observed: options.wrap ?? ((_, middleware) => middleware),
         verifiedClaims: options.verifiedClaims ?? null,
         verifyPassword: options.verifyPassword,
+        isTrial: true,
       },
     };
   }

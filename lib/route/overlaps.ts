@@ -134,7 +134,7 @@ class Prover<T> {
         const path = this.#placed.sharedPath(segments, segments, length);
         const winners = this.#placed.trees.find(host, path)!;
         const method = [...methods, ...COMMON_METHODS].find((each) => contenders(winners, each).length > 0) ?? methodsOf(winners)[0]!;
-        const taker = routeFor(winners, method, own.headers, own.query);
+        const taker = routeFor(winners, method, own.headers, own.query, own.scheme);
         const other = taker ?? contenders(winners, method)[0]!;
         takers.add(other.target);
         request ??= { method, ...own, ...(taker === undefined ? choiceFor(other, winners) : null), host, path };
