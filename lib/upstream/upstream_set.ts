@@ -4,7 +4,6 @@
 import type { Clock } from "../base/clock.ts";
 import { ignore, type Fault } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
-import { textHash } from "../base/mix.ts";
 import type { Threads } from "../base/threads.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { Reply } from "../http/reply.ts";
@@ -23,7 +22,6 @@ export type Connections = Pool | Sessions;
 
 export class Peer implements UpstreamDestination<Connections>, Candidate {
   readonly id: string;
-  readonly idHash: number;
   readonly host: string;
   readonly port: number;
   readonly authority: string;
@@ -41,7 +39,6 @@ export class Peer implements UpstreamDestination<Connections>, Candidate {
   constructor(id: string, pool: Connections, health: UpstreamHealth = ALWAYS_USABLE) {
     const { host, port } = pool.options;
     this.id = id;
-    this.idHash = textHash(id);
     this.host = host;
     this.port = port;
     this.authority = authorityOf(pool.options);
