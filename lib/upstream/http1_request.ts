@@ -2,13 +2,13 @@
  * Sends a request to an upstream over HTTP/1.1: the head as one string, the response read by our own parser or by Node's.
  */
 import { Readable } from "node:stream";
-import { entry, GuardedReadable } from "../base/event_loop.ts";
+import { entry } from "../base/event_loop.ts";
 import { connectFailure, Fault, ignore } from "../base/errors.ts";
 import { writeChunk, type Sink } from "../http/body.ts";
 import { hasToken, headerValue } from "../http/headers.ts";
 import { LentBody } from "../http/lent_body.ts";
 import type { Reply } from "../http/reply.ts";
-import type { Connection, ConnectionUser, Pool } from "./pool.ts";
+import { ResponseBody, type Connection, type ConnectionUser, type Pool } from "./pool.ts";
 import { faultCode, isIdempotent, Stale, UploadRefused } from "./faults.ts";
 import { fieldLines, headText, receivedHeaders, replyOf, requestHead, requestTrailers, switchHeaders, trailerFields } from "./heads.ts";
 import type { ResponseHead, UpstreamRequestHead } from "./heads.ts";
@@ -212,7 +212,7 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
       this.#cork();
       this.attempt.to.pool.writeBatch.add(() => this.#uncork());
     }
-    return this.#head.framing === "length" ? socket.write(chunk) : writeChunk(socket, chunk);
+    return this.#head.length === Infinity ? writeChunk(socket, chunk) : socket.write(chunk);
   }
 
   #cork(): void {
@@ -231,7 +231,7 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
   }
 
   #endBody(): void {
-    if (this.#head.framing === "chunked") {
+    if (this.#head.length === Infinity) {
       let last: string;
       try {
         last = `0\r\n${fieldLines(requestTrailers(this.attempt.exchange))}\r\n`;
@@ -363,42 +363,6 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
     const { client, to: { pool } } = this.attempt;
     pool.giveBack(this.#connection);
     pool.release(client);
-  }
-}
-
-/** The body of a response while it is received: it pauses its connection while it is not read. */
-class ResponseBody extends GuardedReadable {
-  readonly #connection: Connection;
-  readonly #givenUp: () => void;
-  #isComplete = false;
-
-  constructor(connection: Connection, givenUp: () => void) {
-    super();
-    this.#connection = connection;
-    this.#givenUp = givenUp;
-    // An error that comes when no reader listens must not end the process.
-    this.on("error", ignore);
-  }
-
-  deliver(bytes: Buffer): void {
-    if (!this.push(bytes)) this.#connection.socket.pause();
-  }
-
-  complete(): void {
-    this.#isComplete = true;
-    this.push(null);
-  }
-
-  override _read(): void {
-    if (!this.#isComplete) this.#connection.socket.resume();
-  }
-
-  override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
-    if (!this.#isComplete) {
-      this.#isComplete = true;
-      this.#givenUp();
-    }
-    done(error);
   }
 }
 

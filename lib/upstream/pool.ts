@@ -4,7 +4,7 @@
 import type { Socket } from "node:net";
 import type { Clock } from "../base/clock.ts";
 import { ignore } from "../base/errors.ts";
-import { WriteBatch } from "../base/event_loop.ts";
+import { GuardedReadable, WriteBatch } from "../base/event_loop.ts";
 import { LentBody } from "../http/lent_body.ts";
 import type { Address } from "./addresses.ts";
 import { readyEvent } from "./connect.ts";
@@ -271,6 +271,42 @@ export class Connection {
 }
 
 type WriteDone = (error?: Error | null) => void;
+
+/** The body of a response while it is received: it pauses its connection while it is not read. */
+export class ResponseBody extends GuardedReadable {
+  readonly #connection: Connection;
+  readonly #givenUp: () => void;
+  #isComplete = false;
+
+  constructor(connection: Connection, givenUp: () => void) {
+    super();
+    this.#connection = connection;
+    this.#givenUp = givenUp;
+    // An error that comes when no reader listens must not end the process.
+    this.on("error", ignore);
+  }
+
+  deliver(bytes: Buffer): void {
+    if (!this.push(bytes)) this.#connection.socket.pause();
+  }
+
+  complete(): void {
+    this.#isComplete = true;
+    this.push(null);
+  }
+
+  override _read(): void {
+    if (!this.#isComplete) this.#connection.socket.resume();
+  }
+
+  override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
+    if (!this.#isComplete) {
+      this.#isComplete = true;
+      this.#givenUp();
+    }
+    done(error);
+  }
+}
 
 /** Twice what Node reads at a time: a response of 64 KiB and its head come in one read, and are then one write to the client. */
 const BUFFER_BYTES = 128 * 1024;

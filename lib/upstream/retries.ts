@@ -1,9 +1,7 @@
 /**
- * Tries a request again at other upstreams, as `retries` of its service says, with its body where that was kept; and how many retries there may be.
+ * Tries a request again at other upstreams, as `retries` of its service says, with its body where that was kept.
  */
-import type { Clock } from "../base/clock.ts";
 import { Fault, ignore } from "../base/errors.ts";
-import { RollingCount } from "../base/rolling_count.ts";
 import type { Service } from "../config/model.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
@@ -11,12 +9,12 @@ import { headerValue } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
 import { tryPeer, upstreamFaultReply, LEAST_TRY_MS, NO_PEERS, noUpstream, startTotal, type AttemptsOptions, type Tries } from "./attempts.ts";
 import { isIdempotent, tryFailure, Unsent, type TryFailure } from "./faults.ts";
-import { Replay, ReplayMemory } from "./replay.ts";
+import { Replay, ReplayMemory, RetryBudget } from "./replay.ts";
 import type { Peer } from "./upstream_set.ts";
 import { isUntouched } from "./upstream_request.ts";
 
 export { fields } from "../config/retries.ts";
-export { ReplayMemory };
+export { ReplayMemory, RetryBudget };
 
 export interface RetryPolicy {
   /** Tries beyond the first. */
@@ -117,33 +115,4 @@ function retriesFault(policy: RetryPolicy, method: string, fault: Fault): boolea
 
 function retriesStatus(policy: RetryPolicy, method: string, status: number): boolean {
   return policy.statuses.has(status) && isIdempotent(method);
-}
-
-const BUDGET_WINDOW_MS = 10_000;
-/** In that time, for a service with few requests. */
-const FREE_RETRIES = 10;
-
-/** Limits the retries of one service to a share of its requests: they must not overload upstreams that are failing. */
-export class RetryBudget {
-  readonly #clock: Clock;
-  readonly #requests = new RollingCount(BUDGET_WINDOW_MS);
-  readonly #retries = new RollingCount(BUDGET_WINDOW_MS);
-
-  constructor(clock: Clock) {
-    this.#clock = clock;
-  }
-
-  /** Counts a request, not a retry. */
-  request(): void {
-    this.#requests.add(this.#clock.now());
-  }
-
-  /** Takes the right to one retry; false if there is none left. */
-  take(ratio: number): boolean {
-    const now = this.#clock.now();
-    const most = Math.max(FREE_RETRIES, ratio * this.#requests.total(now));
-    if (this.#retries.total(now) + 1 > most) return false;
-    this.#retries.add(now);
-    return true;
-  }
 }

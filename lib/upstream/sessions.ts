@@ -76,16 +76,16 @@ export class Sessions extends ConnectionPool<Session> {
       const isHere = session.address === next;
       if (isHere && session.acceptsStreams) isUsed = true;
       if (!session.hasRoom || session === except || session.isQuiet) continue;
-      if (isHere) return this.#lease(session);
+      if (isHere) return session.lease();
       other ??= session;
     }
     const mayConnect = this.#sessions.size < this.limit;
-    if (other !== null && (isUsed || !mayConnect)) return this.#lease(other);
+    if (other !== null && (isUsed || !mayConnect)) return other.lease();
     if (!mayConnect) return null;
     const address = isUsed ? this.#leastUsed(addresses) : next;
     const session = new Session(this.connect(address), address, this, this.#usualStreams);
     this.#sessions.add(session);
-    return this.#lease(session);
+    return session.lease();
   }
 
   protected override closeAll(fault: Fault): void {
@@ -113,11 +113,6 @@ export class Sessions extends ConnectionPool<Session> {
       if (address !== undefined && counts.has(address)) counts.set(address, counts.get(address)! + 1);
     }
     return [...counts].sort(([, a], [, b]) => a - b)[0]?.[0];
-  }
-
-  #lease(session: Session): Session {
-    session.lease();
-    return session;
   }
 }
 
@@ -187,7 +182,7 @@ export class Session {
     return (this.#state === "open" || this.#state === "connecting") && (this.isSettled || !this.isOverdue);
   }
 
-  lease(): void {
+  lease(): this {
     const { bytesRead } = this.socket;
     if (bytesRead !== this.#bytesRead) {
       this.#bytesRead = bytesRead;
@@ -195,6 +190,7 @@ export class Session {
     }
     if (this.#streams++ === 0) this.http2?.ref();
     this.#outputTimer ??= this.#pool.clock.after(OUTPUT_MS, this.#checkLater);
+    return this;
   }
 
   /**
