@@ -7,6 +7,7 @@ import { formatPath, valuesAt, type JsonNode } from "../config/json.ts";
 import { NOT_LOADED, unloaded, type PartFields } from "../config/part_fields.ts";
 import type { PluginModule } from "../config/plugin_modules.ts";
 import type { CheckContext } from "../config/schema.ts";
+import type { Environment } from "../config/start_settings.ts";
 import { parsedFrom, type ConfigIssue, type ConfigSource } from "../config/source.ts";
 import type { TABLE } from "../parts/table.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
@@ -38,8 +39,6 @@ export interface LoadedParts extends PartsByName {
 }
 
 type Load = () => Promise<unknown>;
-/** Variables by name. */
-export type Environment = Readonly<Record<string, string | undefined>>;
 
 const NO_TABLE = { kinds: {}, parts: {}, onDemand: {} } as PartTable;
 

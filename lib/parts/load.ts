@@ -2,8 +2,9 @@
  * Loads what a configuration names, before a gateway is made with it: parts of the program, and plugin modules.
  */
 import { readConfigFile } from "../config/source.ts";
+import type { Environment } from "../config/start_settings.ts";
 import { signatureCheck } from "../gateway/config_reader.ts";
-import { Parts, type Environment } from "../gateway/parts.ts";
+import { Parts } from "../gateway/parts.ts";
 import { TABLE } from "./table.ts";
 
 /**
