@@ -5,7 +5,7 @@ import { Readable } from "node:stream";
 import type { Clock, Timer } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
-import { healthView, statsView, statusView, steady, type AdminSource } from "./views.ts";
+import { statsView, statusView, steady, view, type AdminSource } from "./views.ts";
 
 export interface EventsOptions {
   readonly source: Pick<AdminSource, "refresh" | "status" | "health" | "stats">;
@@ -129,7 +129,7 @@ export class EventStreams {
     const status = source.status();
     return {
       status: event("status", statusView(status)),
-      health: event("health", healthView(source.health())),
+      health: event("health", view(source.health())),
       stats: event("stats", statsView(source.stats("active"))),
       isEnd: isEnding(status.state),
     };
