@@ -64,12 +64,19 @@ export function warningView({ code, path, message, example, remedy, service, rou
   return { code, path, message, example, remedy, service, route };
 }
 
-/** A value of the program in the form of the interface: names in snake_case, times as in RFC 3339, rates rounded to four decimals. Names of members must not be data. */
-export function view<T>(value: T): View<T> {
+/**
+ * A value of the program in the form of the interface: names in snake_case, times as in RFC 3339, rates rounded to four decimals. Names of members
+ * must not be data. `names`: those that are known, as thousands of upstreams have the same.
+ */
+export function view<T>(value: T, names = new Map<string, string>()): View<T> {
   if (typeof value !== "object" || value === null) return value as View<T>;
-  if (Array.isArray(value)) return value.map(view) as View<T>;
+  if (Array.isArray(value)) return value.map((each) => view(each, names)) as View<T>;
   const shown: Record<string, unknown> = {};
-  for (const [name, member] of Object.entries(value)) shown[snakeCase(name)] = TIMES.has(name) ? moment(member) : name.endsWith("PerS") ? rounded(member) : view(member);
+  for (const name in value) {
+    const member = value[name] as any;
+    if (!names.has(name)) names.set(name, name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`));
+    shown[names.get(name)!] = TIMES.has(name) ? moment(member) : name.endsWith("PerS") ? rounded(member) : view(member, names);
+  }
   return shown as View<T>;
 }
 
@@ -79,10 +86,6 @@ type SnakeCase<Name> = Name extends `${infer First}${infer Rest}` ? `${First ext
 
 type Time = "at" | "since" | "until" | "loadedAt" | "notAfter";
 const TIMES: ReadonlySet<string> = new Set<Time>(["at", "since", "until", "loadedAt", "notAfter"]);
-
-function snakeCase(name: string): string {
-  return name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
-}
 
 function moment(ms: number | null): string | null {
   return ms === null ? null : new Date(ms).toISOString();
