@@ -22,8 +22,8 @@ import { AUDIT, SUMS } from "./verify.ts";
 
 type Files = Map<string, Buffer>;
 
-export const build: RunCommand = async (given, own, commands) => {
-  const config = namedFile(given, own);
+export const build: RunCommand = async (given, commands) => {
+  const config = namedFile(given);
   const { output, with: _names, ...shared } = given.flags;
   if (typeof output !== "string") throw new Failure("build needs a folder for the package: edge-gateway build --config gw.json --output DIR", 2);
   if (IS_SOURCE) throw new Failure("build copies what is in dist/, and this is the program as its sources: npm run build, and run dist/bin/edge-gateway.js", 2);

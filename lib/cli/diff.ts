@@ -5,14 +5,13 @@ import { view, type View } from "../admin/views.ts";
 import type { Candidate } from "../proof/candidate.ts";
 import type { RoutePlace } from "../proof/guards_lost.ts";
 import { routeDiff, type RouteDiff } from "../proof/route_diff.ts";
-import { refuseOtherFlags, type RunCommand } from "./arguments.ts";
+import type { RunCommand } from "./arguments.ts";
 import { configKeyFile, openCandidate } from "./config_file.ts";
 import { Failure } from "./failure.ts";
 import { printable } from "./terminal.ts";
 
 /** 0: nothing differs. 1: something does. 2: the command line or a configuration is wrong. */
-export const diff: RunCommand = async (given, own) => {
-  refuseOtherFlags(given, own);
+export const diff: RunCommand = async (given) => {
   const [old, next] = given.operands;
   if (old === undefined || next === undefined) throw new Failure("diff needs two configurations: edge-gateway diff OLD NEW", 2);
   const [before, after] = await openBoth(old, next, configKeyFile(given));

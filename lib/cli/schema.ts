@@ -10,8 +10,8 @@ import type { RunCommand } from "./arguments.ts";
 import { configFlag, configKeyFile } from "./config_file.ts";
 
 /** Errors in the configuration do not matter, except that its plugin modules must be usable. */
-export const schema: RunCommand = async (given, own) => {
-  const file = configFlag(given, own);
+export const schema: RunCommand = async (given) => {
+  const file = configFlag(given);
   const { kinds, issues } = file === undefined ? { kinds: builtinPlugins, issues: [] } : await moduleKinds(file, builtinPlugins, configKeyFile(given));
   if (issues.length > 0) throw new ConfigError(issues, file);
   process.stdout.write(`${JSON.stringify(configJsonSchema(kinds, ALL_FIELDS), null, 2)}\n`);

@@ -7,7 +7,7 @@ import { open, readdir, stat, type FileHandle } from "node:fs/promises";
 import { join } from "node:path";
 import { verifySignature } from "../base/signature.ts";
 import { whyUnreadable } from "../base/regular_file.ts";
-import { refuseOtherFlags, type RunCommand } from "./arguments.ts";
+import type { RunCommand } from "./arguments.ts";
 import { counted } from "./counted.ts";
 import { Failure } from "./failure.ts";
 import { readNamedFile } from "./named_files.ts";
@@ -21,8 +21,7 @@ const SIGNATURE = `${SUMS}.sig`;
 const MAX_BYTES = 1024 * 1024;
 
 /** Reports every file that is wrong. With a key, nothing in SHA256SUMS is used before its signature is verified. */
-export const verify: RunCommand = async (given, own) => {
-  refuseOtherFlags(given, own);
+export const verify: RunCommand = async (given) => {
   const [folder] = given.operands;
   const { key } = given.flags;
   if (folder !== undefined && (await isFile(folder))) throw new Failure(`${folder} (DIR) is a file, and verify checks the folder of a release: ${FOR_FILES}`, 2);
