@@ -1,9 +1,7 @@
 /**
  * The endpoints of the admin interface: paths, methods, replies and access control.
  */
-import type { Clock } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
-import type { Log } from "../base/log.ts";
 import { loaded } from "../gateway/parts.ts";
 import { allowedHosts, HOST_NOT_ALLOWED } from "../operator/allowed_hosts.ts";
 import { compressed } from "../http/content_coding.ts";
@@ -17,31 +15,10 @@ import type * as logins from "./login.ts";
 import { nowView, readNowQuestion } from "./now.ts";
 import type * as reloading from "./reload_request.ts";
 import { Sessions } from "./session.ts";
-import { hasMetricsToken, json, METRICS_TYPE, NO_STORE, queryOf, readiness, retryAfter, targetOf } from "./replies.ts";
-import { configView, gatewayView, statusView, testsView, view, type AdminSource, type Secrets } from "./views.ts";
+import { askedOf, hasMetricsToken, json, METRICS_TYPE, NO_STORE, queryOf, readiness, retryAfter } from "./replies.ts";
+import { configView, gatewayView, statusView, testsView, view, type InterfaceOptions, type Secrets } from "./views.ts";
 
-export interface EndpointsOptions {
-  readonly user: string;
-  /** Plain text, or a hash made by `hash-password`. */
-  readonly password: string;
-  /** Signs sessions; at least 32 bytes. Null: random, and sessions end with the process. */
-  readonly jwtSecret: string | null;
-  readonly sessionTtlS: number;
-  /** The name of the session cookie. */
-  readonly cookie: string;
-  /** A bearer token that opens /metrics alone; null: there is none. */
-  readonly metricsToken: string | null;
-  /** Masks AdminPassword and every secret written in the configuration itself. */
-  readonly redactSecrets: boolean;
-  /** Origins whose pages may use the interface (CORS): `https://ui.example.com`. No wildcard: credentials forbid one. */
-  readonly corsOrigins: readonly string[];
-  /** Host names, besides localhost, that are accepted over plain HTTP. */
-  readonly hosts: readonly string[];
-  readonly clock: Clock;
-  readonly log: Log;
-  /** Shown to logged-in clients only. */
-  readonly version: string;
-  readonly source: AdminSource;
+export interface EndpointsOptions extends InterfaceOptions {
   readonly onRequest: OnRequest;
 }
 
@@ -130,12 +107,10 @@ export class Endpoints {
   }
 
   #route(inbound: Inbound): Reply | Promise<Reply> {
-    const { call, headers, method, refusal } = inbound;
-    if (refusal !== null) return problem(call, refusal.code, { detail: refusal.detail });
-    // Over HTTP/2 any 2xx would open the WebSocket (RFC 8441 §5).
-    if (inbound.upgrade !== null) return problem(call, "bad_request", { detail: "There are no WebSockets here." });
-    const { path, authority = inbound.authority } = targetOf(inbound.target);
-    if (path === null) return problem(call, "bad_request");
+    const { call, headers, method } = inbound;
+    const asked = askedOf(inbound);
+    if ("status" in asked) return asked;
+    const { path, authority } = asked;
     // Over TLS the certificate has proved the name to the browser.
     if (inbound.scheme === "http" && !this.#isKnownHost(authority)) return problem(call, "misdirected", { detail: HOST_NOT_ALLOWED });
     const [origin, ...others] = headerValues(headers, "origin");

@@ -2,12 +2,39 @@
  * The JSON of the admin interface: the ProxyConfig, the admin configuration object, and the gateway's status, health and statistics.
  */
 import type { Readable } from "node:stream";
+import type { Clock } from "../base/clock.ts";
+import type { Log } from "../base/log.ts";
 import { MASK } from "../config/schema_core.ts";
 import type { GatewayStats, StatsExtent, StatusCounts } from "../observe/stats.ts";
 import type { Explanation, Question, RunningPlugin } from "../proof/explain.ts";
 import type { GatewayHealth, GatewayStatus, LastReload, LastTests } from "../gateway/gateway.ts";
 import type { DryRun } from "../proof/dry_run.ts";
 import type { Warning } from "../gateway/status.ts";
+
+/** Settings of the interface, and what it shows. */
+export interface InterfaceOptions {
+  readonly user: string;
+  /** Plain text, or a hash made by `hash-password`. A change of user or password ends all sessions. */
+  readonly password: string;
+  /** Signs sessions; at least 32 bytes. Null: random, so sessions end with the process. Instances with the same secret, user and password share sessions, not revocations. */
+  readonly jwtSecret: string | null;
+  readonly sessionTtlS: number;
+  /** The name of the session cookie. */
+  readonly cookie: string;
+  /** A bearer token that opens /metrics alone; null: there is none. */
+  readonly metricsToken: string | null;
+  /** Masks AdminPassword and every secret written in the configuration itself. */
+  readonly redactSecrets: boolean;
+  /** Origins whose pages may use the interface (CORS): `https://ui.example.com`. No wildcard: credentials forbid one. */
+  readonly corsOrigins: readonly string[];
+  /** Host names, besides localhost, that are accepted over plain HTTP. */
+  readonly hosts: readonly string[];
+  readonly clock: Clock;
+  readonly log: Log;
+  /** Shown to logged-in clients only. */
+  readonly version: string;
+  readonly source: AdminSource;
+}
 
 /** The data and actions that the admin interface needs from the rest of the program. */
 export interface AdminSource {
