@@ -2,7 +2,8 @@
  * Verifies the administrator's HTTP Basic credentials (RFC 7617), and limits the rate of attempts.
  */
 import { createHmac, randomBytes, timingSafeEqual } from "node:crypto";
-import { callerAddress, networkOf } from "../base/ip_address.ts";
+import { networkOf } from "../base/cidr.ts";
+import { callerAddress } from "../base/ip_address.ts";
 import { sameText, verifyPassword } from "../base/password.ts";
 import { createTaskQueue } from "../base/task_queue.ts";
 import { basicCredentials, type Credentials } from "../http/basic.ts";

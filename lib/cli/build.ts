@@ -160,7 +160,7 @@ function write(folder: string, files: Files): void {
 }
 
 /** Every build has them. What a service manager passes is no setting. */
-const ALWAYS: readonly string[] = ["settings", "sockets", "run", "validate", "audit", "healthcheck", "hash-password", "verify", "help", ...FOR_RELOADS];
+const ALWAYS: readonly string[] = ["settings", "sockets", "reloading", "run", "validate", "audit", "healthcheck", "hash-password", "verify", "help", ...FOR_RELOADS];
 
 /** What settings name, as the settings that name it. */
 const OF_SETTINGS: Readonly<Record<string, object>> = { admin: { admin: {} }, probes: { probe: {} }, manager: { manager: {} }, workers: { workers: 2 } };
@@ -189,7 +189,7 @@ function withNames(settings: Settings, names: readonly string[]): Settings {
 /** Loads the plugin kinds and parts of these names and of the settings, with the parts that a configuration with them would name. */
 async function loadNamed(parts: Parts, settings: Settings, names: readonly string[]): Promise<void> {
   for (const name of partsNamedBy(settings)) await parts.loadPart(name);
-  await parts.load({ value: { global: { plugins: names.filter((name) => name in KINDS).map((name) => ({ name })) } } });
+  await parts.loadParts({ value: { global: { plugins: names.filter((name) => name in KINDS).map((name) => ({ name })) } } });
   for (const name of names) if (name in PARTS) for (const part of neededBy(name as PartName)) await parts.loadPart(part);
 }
 

@@ -2,7 +2,8 @@
  * `edge-gateway healthcheck`: asks the gateway of this machine whether it is ready, for containers that have neither a shell nor curl.
  */
 import { systemClock } from "../base/clock.ts";
-import { destinationOf, Egress } from "../base/egress.ts";
+import { Egress } from "../base/egress.ts";
+import { destinationOf } from "../base/url_destination.ts";
 import { readHealthcheckSettings } from "../config/command_settings.ts";
 import { HttpClient, type ClientFailure } from "../client/client.ts";
 import type { RunCommand } from "./arguments.ts";

@@ -14,6 +14,7 @@ import type { Bundle, Followers, ReportExtent } from "../gateway/bundle.ts";
 import { GatewayCore, type GatewayParts } from "../gateway/gateway.ts";
 import { lingerOf } from "../gateway/shutdown.ts";
 import { TICKET_KEY_BYTES, TICKET_KEY_MS, type TlsFiles } from "../server/tls.ts";
+import { addFailures } from "../upstream/shared_health.ts";
 import { Ends, IN_FLIGHT_BYTES } from "./in_flight.ts";
 import { BEAT_MS, beatsOf, refusal, VERSION, waitingLinesOf, type BoundAddress, type Posted, type ToMain, type ToWorker, type WorkerStart } from "./messages.ts";
 import { newPlace, pauseBefore, takesRequests, type Place } from "./place.ts";
@@ -264,7 +265,7 @@ export class Supervisor implements Followers {
         this.#parts!.reports!.add(place.index, message.report);
         return place.awaited.shift()?.();
       case "failures":
-        return this.#parts!.runtime.addFailures(message.failures);
+        return addFailures(message.failures, (service, id) => this.#parts!.runtime.peer(service, id));
       case "stopped":
         return place.onStopped?.();
       case "closed":

@@ -52,7 +52,7 @@ port.on("message", (message: ToWorker) => {
 async function create(bundle: Bundle): Promise<GatewayCore> {
   const modules = freshModules();
   await modules.load(bundle.source, bundle.environment, (path) => bundle.files.get(path)!);
-  for (const name of start.parts) await modules.parts.loadPart(name);
+  for (const name of start.parts) await modules.loadPart(name);
   // The main thread compiles the same, and logs it.
   const log = threadLog(() => isCreated && !configuration.isCompiling);
   const tracing = start.tracing === null ? null : { ...start.tracing, ...(start.tracing.ca && { ca: asBuffer(start.tracing.ca) }) };

@@ -1,5 +1,5 @@
 /**
- * Decides which parts of a Reply are sent, for every protocol, and writes them to HTTP/1 clients of the gateway's own codec.
+ * Decides which parts of a Reply are sent, for every protocol, and the text that HTTP/1 clients of the gateway's own codec get of it.
  */
 import { STATUS_CODES } from "node:http";
 import type { Socket } from "node:net";
@@ -179,142 +179,32 @@ function linesOf(text: string): number {
 /** No character beyond a byte, no control character but the tab (RFC 9110 §5.5, RFC 9112 §4). */
 const HEAD = new RegExp(String.raw`^HTTP/1\.1 [1-9]\d\d [\t\x20-\x7e\x80-\xff]*\r\n(?:${FIELD_LINE})*$`);
 
-/**
- * Writes replies to an HTTP/1 client of our own codec: small ones at the end of a round of the event loop, streams as they arrive.
- *
- * ```
- *   none ─┬► ready ─────┬► flushing ─► none (the system has taken all of it)
- *         └► streaming ─┘
- * ```
- */
-export class ReplyWriter {
-  state: "none" | "ready" | "streaming" | "flushing" = "none";
-  readonly #socket: Socket;
-  readonly #options: Pick<Http1Options, "writeBatch" | "delivery">;
-  readonly #sent: () => void;
-  #call: Call | null = null;
-  /** The unsent data: the head, with a small body appended; then a larger body. */
-  #text = "";
-  #bytes: Buffer | null = null;
-  /** Cuts off a client that does not read the reply; null while no reply waits for its client. */
-  #delivery: Delivery | null = null;
-  #lent: LentBody | null = null;
-
-  /** `sent` is called when a reply was sent. */
-  constructor(socket: Socket, options: Pick<Http1Options, "writeBatch" | "delivery">, sent: () => void) {
-    this.#socket = socket;
-    this.#options = options;
-    this.#sent = sent;
-  }
-
-  /** Sends `head` and `body`, the body to send for `reply` (`bodyToSend`). */
-  send(call: Call, reply: Reply, head: string, body: Reply["body"], framing: BodyFraming): void {
-    this.#call = call;
-    call.notes.status = reply.status;
-    call.notes.sent = 0;
-    if (body !== null && !Buffer.isBuffer(body)) {
-      if (body instanceof LentBody && body.isUntouched) this.#sendLent(call, head, body);
-      else this.#stream(call, reply, head, body, framing);
-      return;
-    }
-    this.#text = head;
-    if (body === null) discard(reply);
-    else {
-      call.notes.sent = body.length;
-      if (body.length <= TEXT_BODY_BYTES) this.#text += body.toString("latin1");
-      else this.#bytes = body;
-    }
-    this.state = "ready";
-    this.#options.writeBatch.add(this.#sendReady);
-  }
-
-  readonly #sendReady = (): void => {
-    // The client may have disconnected meanwhile.
-    if (this.state !== "ready") return;
-    const text = this.#text;
-    const bytes = this.#bytes;
-    this.#text = "";
-    this.#bytes = null;
-    if (bytes === null) this.#socket.write(text, "latin1");
-    else this.#writeBoth(text, bytes);
-    this.#written();
-  };
-
-  #writeBoth(head: string, body: Buffer): void {
-    const socket = this.#socket;
-    socket.cork();
-    socket.write(head, "latin1");
-    socket.write(body);
-    socket.uncork();
-  }
-
-  /** At once: much of it is still in the processor's cache, and its memory can be reused. */
-  #sendLent(call: Call, head: string, body: LentBody): void {
-    this.#lent = body;
-    call.notes.sent = body.byteLength;
-    this.#writeBoth(head, body.lend());
-    this.#written();
-  }
-
-  #stream(call: Call, reply: Reply, head: string, body: Readable, framing: BodyFraming): void {
-    const socket = this.#socket;
-    this.state = "streaming";
-    // The first bytes of the body are sent with the head if they have arrived; the head does not wait for a body that has not arrived yet.
-    socket.cork();
-    socket.write(head, "latin1");
-    this.#options.writeBatch.add(() => socket.uncork());
-    const isChunked = framing === "chunked";
-    const to = isChunked ? { write: (chunk: Buffer) => writeChunk(socket, chunk), once: (event: "drain", run: () => void) => socket.once(event, run) } : socket;
-    const delivery = new Delivery(call, { to, outlet: socket, cut: () => breakOff(socket, framing === "until close") }, this.#options.delivery);
-    this.#delivery = delivery;
-    delivery.stream(body, statedLength(reply.headers), () => {
-      if (this.state !== "streaming") return;
-      if (isChunked) socket.write(lastChunk(replyTrailers(call, reply)), "latin1");
-      delivery.ended();
-      this.#written();
-    });
-  }
-
-  /** All of the reply has been given to the socket. */
-  #written(): void {
-    this.state = "flushing";
-    if (this.#socket.writableLength === 0) this.#done();
-    else this.#socket.write(NOTHING, this.#onFlushed);
-  }
-
-  readonly #onFlushed = (error?: Error | null): void => {
-    if (this.state === "flushing" && (error === undefined || error === null)) this.#done();
-  };
-
-  #done(): void {
-    this.state = "none";
-    this.#call = null;
-    this.#delivery = null;
-    this.#lent?.giveBack();
-    this.#lent = null;
-    this.#sent();
-  }
-
-  /** Sends an informational response, but to no client that is behind with reading: an upstream could send such hints without end. */
-  inform(status: number, headers: HeaderList, httpVersion: string): void {
-    if (httpVersion === "1.0" || this.#socket.writableNeedDrain) return;
-    this.#socket.write(head(`HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}`, headers), "latin1");
-  }
-
-  /** Gives a reply that the client has not read at once a deadline. */
-  watchClient(): void {
-    const socket = this.#socket;
-    if (this.state !== "flushing" || this.#delivery !== null) return;
-    this.#delivery = new Delivery(this.#call!, { to: socket, outlet: socket, cut: () => void socket.destroy() }, this.#options.delivery);
-    this.#delivery.ended();
-  }
-
-  /** The connection has ended: nothing more is written. */
-  close(): void {
-    this.state = "none";
-  }
+/** A reply whose body is a stream, and its head as text. */
+interface StreamedReply {
+  readonly call: Call;
+  readonly reply: Reply;
+  readonly text: string;
+  readonly body: Readable;
+  readonly framing: BodyFraming;
 }
 
-/** Up to this size a body is sent as text, in one write with its head: copying it twice costs less than a second buffer. */
-const TEXT_BODY_BYTES = 4096;
-const NOTHING = Buffer.alloc(0);
+/** Sends a reply while its body arrives; `done` is called when the socket has been given all of it. */
+export function streamReply(socket: Socket, server: Pick<Http1Options, "writeBatch" | "delivery">, streamed: StreamedReply, done: () => void): Delivery {
+  const { call, reply, text, body, framing } = streamed;
+  call.notes.sent = 0;
+  // The first bytes of the body are sent with the head if they have arrived; the head does not wait for a body that has not arrived yet.
+  socket.cork();
+  socket.write(text, "latin1");
+  server.writeBatch.add(() => socket.uncork());
+  const isChunked = framing === "chunked";
+  const to = isChunked ? { write: (chunk: Buffer) => writeChunk(socket, chunk), once: (event: "drain", run: () => void) => socket.once(event, run) } : socket;
+  const delivery = new Delivery(call, { to, outlet: socket, cut: () => breakOff(socket, framing === "until close") }, server.delivery);
+  delivery.stream(body, statedLength(reply.headers), () => {
+    // The client may have disconnected meanwhile.
+    if (socket.destroyed) return;
+    if (isChunked) socket.write(lastChunk(replyTrailers(call, reply)), "latin1");
+    delivery.ended();
+    done();
+  });
+  return delivery;
+}

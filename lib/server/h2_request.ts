@@ -9,7 +9,7 @@ import { problem, type Reply } from "../http/reply.ts";
 import { receiveStream } from "./h2_receive.ts";
 import { respondStream } from "./h2_respond.ts";
 import type { Http1Options, Responder } from "./http1.ts";
-import { isLive, watchUpload, type Limits } from "./limits.ts";
+import { isLive, UploadPace, type Limits } from "./limits.ts";
 import type { Inbound } from "./receive.ts";
 
 const { NGHTTP2_CANCEL, NGHTTP2_INTERNAL_ERROR, NGHTTP2_NO_ERROR } = http2.constants;
@@ -84,16 +84,15 @@ export class H2Request implements Responder {
     const { headers, call: { notes } } = this.#inbound;
     if (minBodyBytesPerS > 0) {
       const expectsContinue = headerValue(headers, "expect") !== undefined;
-      const upload = {
-        received: () => notes.received ?? 0,
+      const pace = new UploadPace(minBodyBytesPerS);
+      const endLooks = this.#server.deadlines.everySecond((_now, elapsedMs) => {
         // Unread bodies of other streams do not hold this one back: node returns the connection's window as bytes arrive.
-        awaited: () => {
-          if (stream.readableFlowing !== true || isWhole(stream) || (expectsContinue && !isContinued(stream))) return false;
-          return !(stream.headersSent && isLive(headers));
-        },
-        tooSlow: () => this.#tooSlow("the body arrives too slowly"),
-      };
-      stream.once("close", watchUpload(this.#server.deadlines, upload, minBodyBytesPerS));
+        if (stream.readableFlowing !== true || isWhole(stream) || (expectsContinue && !isContinued(stream))) return;
+        if ((stream.headersSent && isLive(headers)) || !pace.isTooSlow(notes.received ?? 0, elapsedMs)) return;
+        endLooks();
+        this.#tooSlow("the body arrives too slowly");
+      });
+      stream.once("close", endLooks);
     }
     if (requestTimeoutMs > 0) {
       const timer = this.#server.clock.after(requestTimeoutMs, () => {

@@ -67,9 +67,9 @@ export class H2Sessions {
     this.renew("all");
   }
 
-  /** Drains the connections that were opened until now, or those without TLS; their clients open new ones. */
-  renew(which: "all" | "plain"): void {
-    for (const session of this.#sessions) if (which === "all" || !session.encrypted) session.drain();
+  /** Drains the connections that were opened until now, or those with or without TLS; their clients open new ones. */
+  renew(which: "all" | "plain" | "secure"): void {
+    for (const session of this.#sessions) if (which === "all" || session.encrypted === (which === "secure")) session.drain();
   }
 
   /** Ends every connection at once. */

@@ -6,6 +6,7 @@ import { KEEP_ALIVE_MS } from "./http1.ts";
 import { H2Request } from "./h2_request.ts";
 import { H2Sessions } from "./h2_sessions.ts";
 
+export { warnOfNode } from "../base/nghttp2.ts";
 export { detectProtocol } from "./h2c.ts";
 
 export function createHttp2(shared: Http1Options): H2Sessions {

@@ -9,20 +9,12 @@
  * ```
  */
 import http from "node:http";
-import type { ErrorCode } from "../base/errors.ts";
 import { FIELD_LINE, TOKEN_CHARACTERS } from "../base/http_grammar.ts";
 import { BodyReader, type BodySink } from "../http/body_reader.ts";
 import { trimmed, type HeaderList } from "../http/headers.ts";
 import { malformed, readFraming, tooManyLines, type Refusal, type Underscores } from "./framing.ts";
 import type { Limits } from "./limits.ts";
 import type { RequestHead } from "./receive.ts";
-
-/** Why a request is not valid HTTP/1.1; the connection cannot be read any further. */
-export interface ParseFault {
-  readonly code: ErrorCode;
-  /** For the log. */
-  readonly message: string;
-}
 
 export interface RequestSink extends BodySink {
   /** A request head has been read. `whole` is the body where all of it has arrived with the head. */
@@ -60,7 +52,8 @@ export class Pieces {
 export type HeadLimits = Pick<Limits, "maxHeaderBytes" | "maxUriBytes" | "maxHeaders">;
 
 export class RequestParser {
-  fault: ParseFault | null = null;
+  /** Why the connection cannot be read any further; the detail is for the log. */
+  fault: Refusal | null = null;
   readonly #sink: RequestSink;
   #state: "head" | "body" | "over" = "head";
   readonly #body = new BodyReader();
@@ -83,26 +76,24 @@ export class RequestParser {
     return this.#body.trailers;
   }
 
-  /** Reads the next request. */
-  next(): void {
-    this.#state = "head";
-    this.#hasSkippedLine = false;
-    this.#checked = 0;
-    this.#part = START;
-  }
-
   /**
    * Reads one request and returns how many bytes it used: up to the end of the request, of `chunk`, or up to a part that is incomplete and
    * has to be passed again together with what follows. Returns -1 after a fault. Never holds on to `chunk`.
    */
   read(chunk: Buffer, limits: HeadLimits, underscores?: Underscores): number {
+    if (this.#state === "over") {
+      this.#state = "head";
+      this.#hasSkippedLine = false;
+      this.#checked = 0;
+      this.#part = START;
+    }
     const at = this.#state === "head" ? this.#readHead(chunk, limits, underscores) : 0;
     return at >= 0 && this.#state === "body" ? this.#readBody(chunk, at) : at;
   }
 
   #readBody(chunk: Buffer, at: number): number {
     const end = this.#body.read(chunk, at, this.#sink);
-    if (end < 0) return this.#refuse({ code: this.#body.isTooLong ? "headers_too_large" : "bad_request", message: this.#body.fault! });
+    if (end < 0) return this.#refuse({ code: this.#body.isTooLong ? "headers_too_large" : "bad_request", detail: this.#body.fault! });
     if (this.#body.isOver) {
       this.#state = "over";
       this.#sink.ended();
@@ -115,7 +106,7 @@ export class RequestParser {
     // A client may send one empty line before a request (RFC 9112 §2.2).
     if (chunk[0] === CR && !this.#hasSkippedLine) {
       if (chunk.length === 1) return 0;
-      if (chunk[1] !== LF) return this.#refuse({ code: "bad_request", message: "a line ends with CR alone" });
+      if (chunk[1] !== LF) return this.#refuse(malformed("a line ends with CR alone"));
       this.#hasSkippedLine = true;
       at = 2;
     }
@@ -177,7 +168,7 @@ export class RequestParser {
     return at;
   }
 
-  #refuse(fault: ParseFault): number {
+  #refuse(fault: Refusal): number {
     this.fault = fault;
     return -1;
   }
@@ -190,13 +181,13 @@ const TAB = 0x09;
 const HEAD_END_BYTES = 4;
 const USUAL_HEAD_BYTES = 4096;
 
-const BAD_LINE: ParseFault = { code: "bad_request", message: "this is not an HTTP/1.1 request line" };
-const LONG_TARGET: ParseFault = { code: "uri_too_long", message: "the request target is too long" };
-const BAD_FIELD: ParseFault = { code: "bad_request", message: "a header line is malformed" };
-const LARGE_HEAD: ParseFault = { code: "headers_too_large", message: "the head is too large" };
+const BAD_LINE = malformed("this is not an HTTP/1.1 request line");
+const LONG_TARGET: Refusal = { code: "uri_too_long", detail: "the request target is too long" };
+const BAD_FIELD = malformed("a header line is malformed");
+const LARGE_HEAD: Refusal = { code: "headers_too_large", detail: "the head is too large" };
 
 /** Returns the error of a request line, or of its beginning; null if it is valid. */
-function requestLineFault(head: Buffer, { maxUriBytes }: HeadLimits): ParseFault | null {
+function requestLineFault(head: Buffer, { maxUriBytes }: HeadLimits): Refusal | null {
   const target = head.indexOf(SPACE) + 1;
   const targetEnd = target === 0 ? 0 : head.indexOf(SPACE, target);
   if ((targetEnd < 0 ? head.length : targetEnd) - target > maxUriBytes) return LONG_TARGET;
