@@ -120,13 +120,9 @@ function joined(value: string | undefined, more: string): string {
   return value === undefined ? more : `${value},${more}`;
 }
 
-function refuseFraming(
-  host: string | undefined,
-  hosts: number,
-  length: string | undefined,
-  coding: string | undefined,
-  httpVersion: string,
-): Refusal | null {
+type Value = string | undefined;
+
+function refuseFraming(host: Value, hosts: number, length: Value, coding: Value, httpVersion: string): Refusal | null {
   // node's parser lets HTTP/0.9 and HTTP/2.0 pass.
   if (httpVersion !== "1.1" && httpVersion !== "1.0") return malformed("The protocol version is neither HTTP/1.1 nor HTTP/1.0.");
   if (hosts > 1) return malformed("The request has more than one Host header.");

@@ -3,10 +3,9 @@
  */
 import net, { type AddressInfo, type Server, type Socket } from "node:net";
 import type { Duplex } from "node:stream";
-import { DeadlineTimer, type Clock } from "../base/clock.ts";
+import { DeadlineTimer } from "../base/clock.ts";
 import { guarded, WriteBatch } from "../base/event_loop.ts";
 import { ignore, messageOf } from "../base/errors.ts";
-import type { Log } from "../base/log.ts";
 import type { DeliveryOptions } from "../http/delivery.ts";
 import type { Notes } from "../http/exchange.ts";
 import { problem, type Reply } from "../http/reply.ts";
@@ -19,7 +18,7 @@ import type * as nodeHttp1 from "./http1_node.ts";
 import type { NodeHttp1 } from "./http1_node.ts";
 import { createWireHttp1 } from "./http1_wire.ts";
 import { ConnectionLimit } from "./limits.ts";
-import { isEncrypted, connectionWithoutTls, type Inbound, type ReceiveOptions } from "./receive.ts";
+import { isEncrypted, connectionWithoutTls, type Inbound } from "./receive.ts";
 import type * as tlsServer from "./tls.ts";
 import type { TlsFiles, TlsServers } from "./tls.ts";
 
@@ -30,17 +29,12 @@ export interface ListenerParts {
   readonly tlsServer: typeof tlsServer;
 }
 
-export interface ListenerOptions {
+/** The options of codecs have defaults: a write batch of its own, and `ended` that does nothing. */
+export interface ListenerOptions extends Pick<Http1Options, "clock" | "log" | "receiving">, Partial<Pick<Http1Options, "writeBatch" | "ended">> {
   /** Gives a part; throws where it has not been loaded. */
   readonly part: <Name extends keyof ListenerParts>(name: Name) => ListenerParts[Name];
-  readonly clock: Clock;
-  readonly log: Log;
-  /** Collects replies that are written together; default: one of its own. */
-  readonly writeBatch?: WriteBatch;
   /** Answers a request. An error or rejection is logged, and answered with 500. */
   readonly serve: (inbound: Inbound) => Reply | Promise<Reply>;
-  /** The rules in force; asked once a request. */
-  readonly receiving: () => ReceiveOptions;
   /** Which codec serves new HTTP/1 connections. Default: our own. */
   readonly http1?: () => "wire" | "node";
   /** Whether new TLS connections may use HTTP/2. Default: yes. */
@@ -60,8 +54,6 @@ export interface ListenerOptions {
   readonly certificates?: () => HostCertificates;
   /** Counts client connections. Default: those of this listener. */
   readonly connections?: ConnectionCounts;
-  /** Called once for each request, when its reply was sent or its client has disconnected. */
-  readonly ended?: (inbound: Inbound) => void;
   /** Connects an upgraded client to its tunnel; the options are those of replies. Default: there are no tunnels. */
   readonly join?: (client: Duplex, behind: Buffer, tunnel: NonNullable<Reply["tunnel"]>, notes: Notes, delivery: DeliveryOptions) => void;
 }
@@ -71,11 +63,10 @@ export class Listener {
   readonly onRequest: NodeHttp1["onRequest"] = (request, response) => this.#nodeHttp1.onRequest(request, response);
   readonly onUpgrade: NodeHttp1["onUpgrade"] = (request, socket, head) => this.#nodeHttp1.onUpgrade(request, socket, head);
   /** How many client connections are open, and how many were refused. */
-  readonly connections: Pick<ConnectionLimit, "open" | "refused">;
+  readonly connections: ConnectionLimit;
   readonly #options: ListenerOptions;
   readonly #servers: Server[] = [];
   readonly #sockets = new Set<Socket>();
-  readonly #connectionLimit: ConnectionLimit;
   readonly #shared: Http1Options;
   readonly #wire: Http1;
   #node: NodeHttp1 | null = null;
@@ -95,8 +86,7 @@ export class Listener {
   constructor(options: ListenerOptions) {
     const { clock, log, receiving, writeBatch = new WriteBatch(), ended = ignore, join = ignore } = options;
     this.#options = options;
-    this.#connectionLimit = new ConnectionLimit(receiving, log, clock, options.connections);
-    this.connections = this.#connectionLimit;
+    this.connections = new ConnectionLimit(receiving, log, clock, options.connections);
     const deadlines = new DeadlineTimer(clock);
     const delivery = { clock, watch: deadlines, idleMs: CLIENT_IDLE_MS, leastBytesPerS: () => receiving().limits.minReplyBytesPerS };
     const parts = { clock, log, writeBatch, deadlines, delivery, receiving, drain: this.#drain, connectionOf: this.#connectionOf, answer: this.#answer, ended };
@@ -117,7 +107,7 @@ export class Listener {
     return this.#http2;
   }
 
-  get #tlsServers(): TlsServers {
+  get tls(): TlsServers {
     return (this.#tls ??= new (this.#options.part("tlsServer").TlsServers)(this.#options));
   }
 
@@ -134,21 +124,11 @@ export class Listener {
 
   /** Listens for HTTP/1.1, and for HTTP/2 unless `http2` says no, over TLS ≥ 1.2, chosen by ALPN. Rejects with node's listen or certificate error. */
   async listenSecure(host: string, port: number, files: TlsFiles, fd?: number): Promise<AddressInfo> {
-    const server = this.#tlsServers.create(files, {
+    const server = this.tls.create(files, {
       admit: (socket) => this.#admit(guarded(socket)),
       serve: (socket) => (socket.alpnProtocol === "h2" ? this.#h2Sessions.add(socket) : this.#serveHttp1(socket)),
     });
     return this.#listen(server, host, port, fd);
-  }
-
-  /** Replaces the files of every TLS listener; connections stay open. Throws, and changes nothing, when they cannot be used. */
-  renewTls(files: TlsFiles): void {
-    this.#tls?.renew(files);
-  }
-
-  /** See `TlsServers.useTicketKey`. Another thread makes the key, and replaces it. */
-  useTicketKey(key: Buffer): void {
-    this.#tlsServers.useTicketKey(key);
   }
 
   /** After a reload that changed what HTTP/2 connections are opened under: sends GOAWAY to all of them, or to the plain ones. */
@@ -242,7 +222,7 @@ export class Listener {
 
   /** Whether a new TCP connection is accepted. */
   #admit(socket: Socket): boolean {
-    if (!this.#connectionLimit.admit(socket)) return false;
+    if (!this.connections.admit(socket)) return false;
     this.#sockets.add(socket);
     this.#accepted++;
     socket.once("close", () => {

@@ -110,14 +110,14 @@ export class RequestParser {
       this.#hasSkippedLine = true;
       at = 2;
     }
-    // Most heads are valid and arrive whole: one regular expression checks them in half the time of a loop over the bytes.
-    if (this.#checked > 0) return this.#readBytes(chunk, at, limits, underscores);
-    const text = chunk.toString("latin1", at, Math.min(chunk.length, at + USUAL_HEAD_BYTES));
-    HEAD.lastIndex = 0;
-    const isWhole = HEAD.test(text) && HEAD.lastIndex <= limits.maxHeaderBytes + HEAD_END_BYTES && hasKnownMethod(text);
-    if (!isWhole) return this.#readBytes(chunk, at, limits, underscores);
-    const end = HEAD.lastIndex;
-    return this.#begin(readHead(text, end, limits, underscores), chunk, at + end);
+    if (this.#checked === 0) {
+      // Most heads are valid and arrive whole: one regular expression checks them in half the time of a loop over the bytes.
+      const text = chunk.toString("latin1", at, Math.min(chunk.length, at + USUAL_HEAD_BYTES));
+      HEAD.lastIndex = 0;
+      const end = HEAD.test(text) && hasKnownMethod(text) ? HEAD.lastIndex : Infinity;
+      if (end <= limits.maxHeaderBytes + HEAD_END_BYTES) return this.#begin(readHead(text, end, limits, underscores), chunk, at + end);
+    }
+    return this.#readBytes(chunk, at, limits, underscores);
   }
 
   /**
@@ -152,20 +152,16 @@ export class RequestParser {
   #begin(head: RequestHead, chunk: Buffer, at: number): number {
     const { bodyLength, refusal } = head.framing;
     // If the framing is ambiguous, so is the start of the next request: nothing more is read.
-    if (refusal !== null || bodyLength === 0) {
-      this.#state = "over";
+    const length = refusal === null ? bodyLength : 0;
+    if (length === "chunked" || chunk.length - at < length) {
+      this.#state = "body";
+      this.#body.begin(length);
       this.#sink.head(head, null);
       return at;
     }
-    if (bodyLength !== "chunked" && chunk.length - at >= bodyLength) {
-      this.#state = "over";
-      this.#sink.head(head, chunk.subarray(at, at + bodyLength));
-      return at + bodyLength;
-    }
-    this.#state = "body";
-    this.#body.begin(bodyLength);
-    this.#sink.head(head, null);
-    return at;
+    this.#state = "over";
+    this.#sink.head(head, length === 0 ? null : chunk.subarray(at, at + length));
+    return at + length;
   }
 
   #refuse(fault: Refusal): number {
@@ -287,8 +283,6 @@ function readHead(text: string, end: number, { maxHeaders }: HeadLimits, undersc
   const method = text.slice(0, methodEnd);
   const framing = readFraming(method, headers, httpVersion, underscores);
   const target = text.slice(methodEnd + 1, lineEnd - 9);
-  let refusal: Refusal | null = null;
-  if (at < last) refusal = tooManyLines(maxHeaders);
-  else if (isTabbed) refusal = TABBED;
+  const refusal = at < last ? tooManyLines(maxHeaders) : isTabbed ? TABBED : null;
   return { method, target, httpVersion, headers, framing: refusal === null ? framing : { ...framing, refusal } };
 }
