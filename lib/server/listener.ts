@@ -1,6 +1,7 @@
 /**
  * Accepts client connections, plain and TLS, for HTTP/1.1 and HTTP/2, has each request answered by `serve`, and drains them at the end.
  */
+import { once } from "node:events";
 import net, { type AddressInfo, type Server, type Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { DeadlineTimer } from "../base/clock.ts";
@@ -43,10 +44,7 @@ export interface ListenerOptions extends Pick<Http1Options, "clock" | "log" | "r
   readonly h2c?: () => boolean;
   /** Whether the address "::" also accepts IPv4 clients. Default false: it would clash with a listener on 0.0.0.0. */
   readonly dualStack?: boolean;
-  /**
-   * How a port is used by the threads of one program: by this one alone (the default), "taken": it is taken once and given back, so that
-   * others can listen on it, or "shared" with them.
-   */
+  /** How the threads of one program use a port: this one alone (the default), "taken" once and given back for others, or "shared" with them. */
   readonly ports?: "alone" | "taken" | "shared";
   /** Milliseconds a client has for its TLS handshake. Default 10 000. */
   readonly handshakeMs?: number;
@@ -149,14 +147,16 @@ export class Listener {
   async #stopAccepting(lingerMs: number): Promise<void> {
     // A client that is asked to reconnect while the port is open must not do so just as the port closes.
     this.#drain.isLeaving = false;
-    if (lingerMs > 0 && this.#servers.length > 0) await this.#acceptWaiting(lingerMs);
+    if (lingerMs > 0 && this.#servers.length > 0) {
+      // The system completes connections before node accepts them, and resets the ones that still wait when their port closes: a pause is waited
+      // for, of clients that were asked to reconnect and do so over the network, and then of connections that wait already, but not for ever.
+      if (this.#isStopAnnounced) await this.#untilNoneCome(lingerMs / PAUSE_MS, PAUSE_MS);
+      await this.#untilNoneCome(BACKLOG, 0);
+    }
     for (const server of this.#servers) server.close();
   }
 
-  /**
-   * Stops accepting. Each connection ends after its last reply, an idle one `lingerMs` after the last reply on any. Resolves when all have
-   * ended.
-   */
+  /** Stops accepting. Each connection ends after its last reply, an idle one `lingerMs` after the last reply on any. Resolves when all have ended. */
   async drain(lingerMs: number): Promise<void> {
     await this.stopAccepting(lingerMs);
     this.#isDraining = true;
@@ -233,25 +233,18 @@ export class Listener {
     return true;
   }
 
-  #listen(server: Server, host: string, port: number, fd: number | undefined): Promise<AddressInfo> {
+  async #listen(server: Server, host: string, port: number, fd: number | undefined): Promise<AddressInfo> {
     const { dualStack, ports } = this.#options;
-    guarded(server);
     const ipv6Only = host.includes(":") && dualStack !== true;
-    return new Promise((resolve, reject) => {
-      server.once("error", reject);
-      server.listen(fd === undefined ? { host, port, ipv6Only, ...(ports === "shared" && { reusePort: true }) } : { fd }, () => {
-        server.removeListener("error", reject);
-        server.on("error", ignore);
-        const address = server.address();
-        if (address === null || typeof address === "string") {
-          server.close();
-          return reject(new Error("it is not a TCP socket"));
-        }
-        if (ports === "taken") server.close();
-        else this.#servers.push(server);
-        resolve(address);
-      });
-    });
+    guarded(server).listen(fd === undefined ? { host, port, ipv6Only, ...(ports === "shared" && { reusePort: true }) } : { fd });
+    await once(server, "listening");
+    server.on("error", ignore);
+    const address = server.address();
+    const isTcp = address !== null && typeof address === "object";
+    if (ports === "taken" || !isTcp) server.close();
+    else this.#servers.push(server);
+    if (!isTcp) throw new Error("it is not a TCP socket");
+    return address;
   }
 
   /** Ends connections that have not sent a byte of a request, too. */
@@ -260,17 +253,6 @@ export class Listener {
     this.#node?.endIdle();
     for (const socket of this.#undecided) if (socket.bytesRead === 0) socket.destroy();
     this.#tls?.endHandshakes();
-  }
-
-  /**
-   * Waits for a pause without new connections, but not for ever: the system completes connections before node accepts them, and resets the
-   * ones that still wait when their port closes.
-   */
-  async #acceptWaiting(lingerMs: number): Promise<void> {
-    // Clients that were asked to reconnect do so over the network.
-    if (this.#isStopAnnounced) await this.#untilNoneCome(lingerMs / PAUSE_MS, PAUSE_MS);
-    // Connections that wait already, also where new ones have come all the time.
-    await this.#untilNoneCome(BACKLOG, 0);
   }
 
   async #untilNoneCome(maxPauses: number, pauseMs: number): Promise<void> {
