@@ -9,7 +9,7 @@ const STEADY_LOOKS = 60;
 const PAUSES_MS = [0, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000];
 
 /** The answer to "prepare". */
-export interface Answer {
+export interface ReloadAnswer {
   readonly version: number;
   given: "none" | "prepared" | "ended" | Error;
 }
@@ -39,7 +39,7 @@ export class Place {
   respawn: NodeJS.Timeout | null = null;
   outcome: "drained" | "cut" | null = null;
   /** Of the reload in progress. */
-  answer: Answer | null = null;
+  answer: ReloadAnswer | null = null;
   /** Reports that it was asked for, and those that have arrived. */
   reportsAsked = 0;
   reports = 0;

@@ -17,7 +17,7 @@ import { TICKET_KEY_BYTES, TICKET_KEY_MS, type TlsFiles } from "../server/tls.ts
 import { addFailures } from "../upstream/shared_health.ts";
 import { Ends, IN_FLIGHT_BYTES } from "./in_flight.ts";
 import { BEAT_MS, beatsOf, refusal, VERSION, waitingLinesOf, type BoundAddress, type Posted, type ToMain, type ToWorker, type WorkerStart } from "./messages.ts";
-import { pauseBefore, Place, takesRequests, type Answer } from "./place.ts";
+import { pauseBefore, Place, takesRequests, type ReloadAnswer } from "./place.ts";
 import { takePort } from "./ports.ts";
 
 /** The id of the main thread; workers have the following ones. */
@@ -115,7 +115,7 @@ export class Supervisor implements Followers {
     // Where none is about to listen, the configuration in force may be the reason, and nothing can judge the new one.
     await this.#until(() => this.#places.some(takesRequests) || this.#allEnded);
     this.#isReloading = true;
-    const answers = this.#places.filter(takesRequests).map((place): Answer => {
+    const answers = this.#places.filter(takesRequests).map((place): ReloadAnswer => {
       place.worker!.postMessage({ type: "prepare", bundle } satisfies ToWorker);
       return (place.answer = { version, given: "none" });
     });

@@ -11,8 +11,7 @@ import { GatewayCore } from "../gateway/gateway.ts";
 import { freshModules } from "../parts/load.ts";
 import type { TlsFiles } from "../server/tls.ts";
 import { InFlight } from "./in_flight.ts";
-import { LineBatch } from "./line_batch.ts";
-import { LogLines } from "./log_lines.ts";
+import { LineBatch, LogLines } from "./log_lines.ts";
 import { BEAT_MS, beatsOf, VERSION, waitingLinesOf, type Posted, type ToMain, type ToWorker, type WorkerStart } from "./messages.ts";
 
 const start = workerData as WorkerStart;

@@ -93,9 +93,7 @@ export function receiveHead(
   };
 }
 
-function noTrailers(): HeaderList {
-  return NO_TRAILERS;
-}
+const noTrailers = () => NO_TRAILERS;
 
 /** The properties of requests in all protocols: an id, the client, and the headers without those that only a trusted proxy may send. */
 export function receiveParts(headers: HeaderList, connection: ConnectionFacts, options: ReceiveOptions, inform: Inform) {

@@ -49,8 +49,6 @@ export class Pieces {
   }
 }
 
-export type HeadLimits = Pick<Limits, "maxHeaderBytes" | "maxUriBytes" | "maxHeaders">;
-
 export class RequestParser {
   /** Why the connection cannot be read any further; the detail is for the log. */
   fault: Refusal | null = null;
@@ -80,7 +78,7 @@ export class RequestParser {
    * Reads one request and returns how many bytes it used: up to the end of the request, of `chunk`, or up to a part that is incomplete and
    * has to be passed again together with what follows. Returns -1 after a fault. Never holds on to `chunk`.
    */
-  read(chunk: Buffer, limits: HeadLimits, underscores?: Underscores): number {
+  read(chunk: Buffer, limits: Limits, underscores?: Underscores): number {
     if (this.#state === "over") {
       this.#state = "head";
       this.#hasSkippedLine = false;
@@ -101,7 +99,7 @@ export class RequestParser {
     return end;
   }
 
-  #readHead(chunk: Buffer, limits: HeadLimits, underscores: Underscores): number {
+  #readHead(chunk: Buffer, limits: Limits, underscores: Underscores): number {
     let at = 0;
     // A client may send one empty line before a request (RFC 9112 §2.2).
     if (chunk[0] === CR && !this.#hasSkippedLine) {
@@ -124,7 +122,7 @@ export class RequestParser {
    * Reads a head byte by byte from where it was last checked. The first byte that no valid head can have is the fault, so it does not
    * depend on the pieces in which a head arrives.
    */
-  #readBytes(chunk: Buffer, at: number, limits: HeadLimits, underscores: Underscores): number {
+  #readBytes(chunk: Buffer, at: number, limits: Limits, underscores: Underscores): number {
     const most = limits.maxHeaderBytes + HEAD_END_BYTES;
     const end = Math.min(chunk.length, at + most);
     let part = this.#part;
@@ -183,7 +181,7 @@ const BAD_FIELD = malformed("a header line is malformed");
 const LARGE_HEAD: Refusal = { code: "headers_too_large", detail: "the head is too large" };
 
 /** Returns the error of a request line, or of its beginning; null if it is valid. */
-function requestLineFault(head: Buffer, { maxUriBytes }: HeadLimits): Refusal | null {
+function requestLineFault(head: Buffer, { maxUriBytes }: Limits): Refusal | null {
   const target = head.indexOf(SPACE) + 1;
   const targetEnd = target === 0 ? 0 : head.indexOf(SPACE, target);
   if ((targetEnd < 0 ? head.length : targetEnd) - target > maxUriBytes) return LONG_TARGET;
@@ -263,7 +261,7 @@ const NEVER_TABBED = new Set(["connection", "content-length", "transfer-encoding
 const TABBED = malformed("A header about the connection or the length of the body has a tab behind its value.");
 
 /** The parts of the well-formed head that ends at `end`. Header lines beyond `maxHeaders` are not read: the request is refused for them. */
-function readHead(text: string, end: number, { maxHeaders }: HeadLimits, underscores: Underscores): RequestHead {
+function readHead(text: string, end: number, { maxHeaders }: Limits, underscores: Underscores): RequestHead {
   const methodEnd = text.indexOf(" ");
   const lineEnd = text.indexOf("\r");
   const httpVersion = text.charCodeAt(lineEnd - 1) === 0x30 ? "1.0" : "1.1";
