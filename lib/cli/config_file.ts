@@ -13,8 +13,7 @@ import { configWarnings } from "../proof/config_warnings.ts";
 import type { ConfigWarning, TestReport } from "../gateway/status.ts";
 import { refuseOtherFlags, type Arguments, type OwnFlags, type RunCommand } from "./arguments.ts";
 import { counted } from "./counted.ts";
-import { Failure } from "./failure.ts";
-import { refuseLacking } from "./on_demand.ts";
+import { Failure, refuseLacking } from "./failure.ts";
 import { printable } from "./terminal.ts";
 import { warningLines, type ShownWarning } from "./warning_text.ts";
 

@@ -40,10 +40,8 @@ export class Gateway extends GatewayCore {
     const { configuration, listener, runtime } = this.#joined;
     const { parts } = runtime;
     if (!isWorker(runtime.threads) && this.#joined.metrics !== null) this.#joined.onActivate = () => this.#reports.start();
-    const mounted = parts.partIfLoaded("embedding")?.mounted(listener, configuration);
-    this.handler = mounted?.handler ?? notEmbedded;
-    this.upgrade = mounted?.upgrade ?? notEmbedded;
-    this.matches = mounted?.matches ?? notEmbedded;
+    const mounted = parts.partIfLoaded("embedding")?.mounted(listener, configuration) ?? { handler: notEmbedded, upgrade: notEmbedded, matches: notEmbedded };
+    ({ handler: this.handler, upgrade: this.upgrade, matches: this.matches } = mounted);
   }
 
   get #joined(): GatewayParts {

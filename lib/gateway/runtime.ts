@@ -15,13 +15,13 @@ import type { MemoryCounters } from "../store/memory.ts";
 import type { RedisCounters } from "../store/redis.ts";
 import type { Breaker, BreakerSettings } from "../upstream/breaker.ts";
 import { UpstreamSet, type UpstreamSetOptions, type Member, type Connections, type Peer } from "../upstream/upstream_set.ts";
-import { Pool, ReadBuffer, type PoolOptions } from "../upstream/pool.ts";
+import { Pool, ReadBuffer } from "../upstream/pool.ts";
 import type { ReplayMemory } from "../upstream/replay.ts";
 import type { Address, Names, NamesOptions } from "../upstream/addresses.ts";
 import type { FailureReports } from "../upstream/shared_health.ts";
 import type { SplitPicker } from "../upstream/split.ts";
 import type { Sticky } from "../upstream/sticky.ts";
-import type { SessionsOptions } from "../upstream/sessions.ts";
+import type { ConnectionPoolOptions } from "../upstream/connection_pool.ts";
 import type { ActiveChecks, Checks } from "./active_checks.ts";
 import { Parts } from "./parts.ts";
 
@@ -119,7 +119,7 @@ export class Runtime {
   }
 
   /** The pool of one upstream of one service: the existing one, or a new one. Throws when its TLS settings cannot be used. */
-  pool(service: string, options: PoolOptions | SessionsOptions, maxConnections: number, inUse: InUse): Connections {
+  pool(service: string, options: ConnectionPoolOptions, maxConnections: number, inUse: InUse): Connections {
     // All that the pool holds of a configuration, whatever options there are; `dial` leads to host and port alone.
     const key = JSON.stringify([service, { ...options, dial: null, tls: options.tls?.identity }]);
     // Two upstreams of a service may have one address: they share its pool.
@@ -308,12 +308,12 @@ export class Runtime {
     this.#limitersTimer = ms === Infinity ? null : this.clock.after(Math.min(Math.ceil(ms), LONGEST_TIMER_MS), () => this.#retireLimiters());
   }
 
-  #connections(options: PoolOptions | SessionsOptions, maxConnections: number): Connections {
+  #connections(options: ConnectionPoolOptions, maxConnections: number): Connections {
     const { clock, parts, writeBatch } = this;
     if (isIP(options.host) === 0) this.#names ??= new (parts.part("names").Names)(this.#namesOptions);
     const name = this.#names?.name(options.host);
     const named = name === undefined ? options : { ...options, name };
-    if (isHttp1(named)) return new Pool({ ...named, readBuffer: this.#readBuffer, writeBatch }, maxConnections, clock);
+    if (named.protocol === "http" || named.protocol === "https") return new Pool({ ...named, readBuffer: this.#readBuffer, writeBatch }, maxConnections, clock);
     const { Sessions, forwardHttp2 } = parts.part("http2");
     return new Sessions(named, maxConnections, clock, forwardHttp2);
   }
@@ -331,8 +331,4 @@ async function closed(value: KeptState): Promise<void> {
   } catch {
     // It is released all the same.
   }
-}
-
-function isHttp1(options: PoolOptions | SessionsOptions): options is PoolOptions {
-  return options.protocol === "http" || options.protocol === "https";
 }

@@ -206,14 +206,14 @@ const NO_HOST = { detail: "The request target names no host with an optional por
  * The headers with `Max-Forwards` less one, or the reply where the request may not be forwarded: the gateway is its last recipient
  * (RFC 9110 §7.6.2). It reflects no TRACE, whose headers may hold credentials (RFC 9110 §9.3.8).
  */
-function withForwardsLeft({ call, method, headers }: Inbound, authority: string, target: Target, table: Snapshot["table"]): HeaderList | Reply {
+function withForwardsLeft({ call, method, headers, scheme }: Inbound, authority: string, target: Target, table: Snapshot["table"]): HeaderList | Reply {
   const [stated, second] = headerValues(headers, "max-forwards");
   if (stated === undefined) return headers;
   if (second !== undefined || !/^\d+$/.test(stated)) return problem(call, "bad_request", { detail: "Max-Forwards is not one whole number." });
   const most = Math.min(Number(stated), MAX_FORWARDS);
   if (most > 0) return withHeader(headers, "Max-Forwards", String(most - 1));
   // No route names this method: the table says which methods the routes of this path name, unless one of them accepts all.
-  const found = findRoute({ method: "", headers }, authority, target, table);
+  const found = findRoute({ method: "", headers, scheme }, authority, target, table);
   const allow = (found.kind === "method" ? found.allow.split(", ") : USUAL_METHODS).filter((each) => each !== "TRACE").join(", ");
   if (method === "OPTIONS") return { status: 204, headers: ["Allow", allow], body: null };
   return problem(call, "method_not_allowed", { detail: `The gateway itself accepts ${allow}.`, headers: ["Allow", allow] });
@@ -223,12 +223,12 @@ function withForwardsLeft({ call, method, headers }: Inbound, authority: string,
 const MAX_FORWARDS = 2 ** 31;
 const USUAL_METHODS = ["DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"];
 
-type Asked = Pick<Inbound, "method" | "headers">;
+type Asked = Pick<Inbound, "method" | "headers" | "scheme">;
 
 /** The route that serves a request for the host `authority`. */
-export function findRoute({ method, headers }: Asked, authority: string, { path, query, encodedSlash }: Target, table: Snapshot["table"]): Found<RouteTarget> {
-  const preflight = method === "OPTIONS" ? findPreflight(headers, (asked, sent) => table.find(authority, asked, path, encodedSlash, sent, query)) : null;
-  return preflight ?? table.find(authority, method, path, encodedSlash, headers, query);
+export function findRoute({ method, headers, scheme }: Asked, authority: string, { path, query, encodedSlash }: Target, table: Snapshot["table"]): Found<RouteTarget> {
+  const preflight = method === "OPTIONS" ? findPreflight(headers, (asked, sent) => table.find(authority, asked, path, encodedSlash, sent, query, scheme)) : null;
+  return preflight ?? table.find(authority, method, path, encodedSlash, headers, query, scheme);
 }
 
 type Find = (method: string, headers: HeaderList) => Found<RouteTarget>;

@@ -86,8 +86,8 @@ function keyOf(service: string, route: string): string {
   return JSON.stringify([service, route]);
 }
 
-function routeOf({ table }: Compared, routes: Routes, { host, method, path, headers, query }: SampleRequest): WrittenRoute | null {
-  const found = table.find(host, method, path, false, headers, query);
+function routeOf({ table }: Compared, routes: Routes, { host, method, path, headers, query, scheme }: SampleRequest): WrittenRoute | null {
+  const found = table.find(host, method, path, false, headers, query, scheme);
   return found.kind === "route" ? routes.get(keyOf(found.target.service.name, found.target.route.name))! : null;
 }
 
@@ -97,9 +97,9 @@ async function routesByName(compared: Compared, slice: NextTimeSlice): Promise<R
 }
 
 type Place = Pick<SampleRequest, "method" | "host" | "path">;
-type Choice = Pick<SampleRequest, "headers" | "query">;
+type Choice = Pick<SampleRequest, "headers" | "query" | "scheme">;
 
-const PLAIN: Choice = { headers: [], query: "" };
+const PLAIN: Choice = { headers: [], query: "", scheme: "http" };
 
 /** Nothing; what fulfils the conditions of each route that the path may go to; and of two routes, one of each configuration. */
 function* choicesFor({ method, host, path }: Place, before: Compared, after: Compared): Iterable<Choice> {

@@ -103,6 +103,7 @@ function addressField(part: ShownPart, field: string): string | undefined {
   const value = part[name];
   if (name === "match") {
     const match = (value ?? {}) as Parameters<typeof placesOf>[0];
+    if (place === "scheme") return match.scheme ?? "(none)";
     return (place === undefined ? namesOf(placesOf(match)) : Object.keys(match[place] ?? {}).join(", ")) || "(none)";
   }
   if (name === "hosts" || name === "methods") return ((value ?? []) as readonly string[]).join(", ") || "(all)";

@@ -146,7 +146,7 @@ function otherConditions(place: Place, { fits, found, asked: { inbound, target }
   const match = fits.find(({ route }) => route === place.route)?.match;
   const isPreflight = inbound.method !== wantedMethod(inbound) && found.kind === "route" && found.target.takesPreflights;
   const headers = isPreflight ? headersAskedFor(inbound.headers) : inbound.headers;
-  const unmet = match === undefined ? [] : conditionTests(match.written).filter(({ holds }) => !holds(headers, target.query));
+  const unmet = match === undefined ? [] : conditionTests(match.written).filter(({ holds }) => !holds(headers, target.query, inbound.scheme));
   if (unmet.length === 0) return null;
   const names = namesOf(unmet.map(({ place, name }) => [place, name]));
   return `matches the path, but its ${unmet.length === 1 ? "condition" : "conditions"} on ${names} ${unmet.length === 1 ? "does" : "do"} not hold`;

@@ -2,7 +2,7 @@
  * The route table: finds the route of a request by host, path, method and conditions, its parameters, and the path that the upstream is asked
  * for.
  */
-import type { Holds } from "../http/conditions.ts";
+import type { Holds, Scheme } from "../http/conditions.ts";
 import type { HeaderList } from "../http/headers.ts";
 import type { PlacedCondition, RouteConditions } from "./conditions.ts";
 import { comparable, ENCODED_SLASH, PATH_PARAMETERS, type Refusal } from "./path.ts";
@@ -51,9 +51,9 @@ export interface RouteTable<T> {
   /**
    * Host and path alone select the pattern; then its routes decide whether they accept the method, the spelling, headers and query. A refused
    * request never falls through to a less specific pattern, which may have fewer guards. `authority` is the Host, with or without port, in any
-   * case; `path`, `encodedSlash` and `query` come from `readTarget`. Default: no headers, no query.
+   * case; `path`, `encodedSlash` and `query` come from `readTarget`. Default: no headers, no query, http.
    */
-  find(authority: string, method: string, path: string, encodedSlash: boolean, headers?: HeaderList, query?: string): Found<T>;
+  find(authority: string, method: string, path: string, encodedSlash: boolean, headers?: HeaderList, query?: string, scheme?: Scheme): Found<T>;
   readonly trees: HostTrees<Route<T>>;
 }
 
@@ -81,7 +81,7 @@ export function compileTable<T>(entries: readonly TableEntry<T>[]): RouteTable<T
 
   return {
     trees,
-    find(authority, method, path, encodedSlash, headers = NO_HEADERS, query = "") {
+    find(authority, method, path, encodedSlash, headers = NO_HEADERS, query = "", scheme: Scheme = "http") {
       const compared = comparable(path);
       const matched = trees.find(authority, compared);
       if (matched === null) return encodedSlash ? { kind: "refused", refusal: ENCODED_SLASH, routes: [] } : NOTHING;
@@ -89,7 +89,7 @@ export function compileTable<T>(entries: readonly TableEntry<T>[]): RouteTable<T
         const others = otherReading(trees, authority, compared, matched);
         if (others.length > 0) return { kind: "refused", refusal: PATH_PARAMETERS, routes: targetsOf(others) };
       }
-      const route = routeFor(matched, method, headers, query);
+      const route = routeFor(matched, method, headers, query, scheme);
       if (encodedSlash) {
         const others = route?.entry.encodedSlashes === true ? decodedReading(trees, authority, compared, matched) : reachable(matched);
         if (others.length > 0) return { kind: "refused", refusal: ENCODED_SLASH, routes: targetsOf(others) };
@@ -131,14 +131,14 @@ function segmentsOf(text: string, field: "base_path" | "path", base: readonly Se
 }
 
 /** The first route of a pattern that accepts the method and whose conditions hold. HEAD goes to one that declares it, else to the route of GET. */
-export function routeFor<T>(routes: readonly Route<T>[], method: string, headers: HeaderList, query: string): Route<T> | undefined {
+export function routeFor<T>(routes: readonly Route<T>[], method: string, headers: HeaderList, query: string, scheme: Scheme): Route<T> | undefined {
   for (const route of routes) {
     const { methods, holds } = route;
     if (methods.length > 0 && !methods.includes(method)) continue;
-    if (holds !== null && !holds(headers, query)) continue;
-    return methods.length === 0 && method === "HEAD" ? routeFor(routes, "GET", headers, query) : route;
+    if (holds !== null && !holds(headers, query, scheme)) continue;
+    return methods.length === 0 && method === "HEAD" ? routeFor(routes, "GET", headers, query, scheme) : route;
   }
-  return method === "HEAD" ? routeFor(routes, "GET", headers, query) : undefined;
+  return method === "HEAD" ? routeFor(routes, "GET", headers, query, scheme) : undefined;
 }
 
 /** The methods that the routes of a pattern name. */

@@ -102,7 +102,7 @@ async function configurations(): Promise<readonly ConfigInput[]> {
     of(
       {
         plugins: [{ name: "key_auth", config: { key: "k" } }, { name: "bot_protection", enabled: false }],
-        routes: [{ name: "r", path: "/{rest*}", methods: ["GET"], match: { headers: { apiKey: "k" } }, plugins: [{ id: "one", name: "rate_limit", config: { limit_hour: 1_000_000 } }, { name: "foreign" }] }],
+        routes: [{ name: "r", path: "/{rest*}", methods: ["GET"], match: { headers: { apiKey: "k" }, scheme: "http" }, plugins: [{ id: "one", name: "rate_limit", config: { limit_hour: 1_000_000 } }, { name: "foreign" }] }],
       },
       { counters, plugins: [{ name: "cors", config: { allow_origins: ["https://example.com"] } }], plugin_modules: [module], accept_warnings: ["plain_http_secret:services.s.routes.r"] },
       { $schema: "x", tests: tests.map((each) => ({ ...each, request: { ...each.request, headers: { apiKey: "k" } } })), test_files: [fileWith("[]")] },

@@ -69,7 +69,7 @@ describe("proveRoutes", () => {
   it("names the routes that take the requests of an unreachable one, and one such request", () => {
     const [found] = proofOf(["GET /a/{x*}", "PUT /a/{y}", "GET /a/{y}/{z*}"].map(entry)).unreachable;
     expect(found!.takers.map(({ name }) => name)).toEqual(["PUT /a/{y}", "GET /a/{y}/{z*}"]);
-    expect(found!.request).toEqual({ method: "PUT", host: "localhost", path: "/a/x", query: "", headers: [] });
+    expect(found!.request).toEqual({ scheme: "http", method: "PUT", host: "localhost", path: "/a/x", query: "", headers: [] });
   });
 
   it("has a request for each route that is reached, which this route takes", () => {
