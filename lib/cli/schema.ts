@@ -15,8 +15,8 @@ import type { RunCommand } from "./arguments.ts";
 import { configFlag, configKeyFile } from "./config_file.ts";
 
 /** Errors in the configuration do not matter, except that its plugin modules must be usable. */
-export const schema: RunCommand = async (given, own) => {
-  const file = configFlag(given, own);
+export const schema: RunCommand = async (given) => {
+  const file = configFlag(given);
   const kinds = file === undefined ? builtinPlugins : await kindsFor(file, configKeyFile(given));
   process.stdout.write(`${JSON.stringify(configJsonSchema(kinds, ALL_FIELDS), null, 2)}\n`);
   return 0;

@@ -182,7 +182,7 @@ export class GatewayCore {
    */
   renewTls(files: TlsFiles): void {
     const { configuration, listener, listening, runtime } = this.#parts;
-    listener.renewTls(files);
+    listener.tls.renew(files);
     listening.https = runtime.parts.part("tlsServer").httpsFacts(files);
     configuration.followers?.renewTls(files);
   }
