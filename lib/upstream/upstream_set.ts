@@ -13,7 +13,7 @@ import { isUpstreams } from "./faults.ts";
 import type { HealthOptions, HealthReport, HealthSettings, UpstreamHealth } from "./health.ts";
 import { forwardHttp1 } from "./http1_request.ts";
 import { Pool } from "./pool.ts";
-import type { RetryBudget } from "./retry_policy.ts";
+import type { RetryBudget } from "./replay.ts";
 import type { Sessions } from "./sessions.ts";
 import type { ForwardOptions, Try, UpstreamDestination } from "./upstream_request.ts";
 
