@@ -38,7 +38,9 @@ async function serve(settings: Settings): Promise<ExitCode> {
     log.error("an uncaught error ends the program", { error: messageOf(error, "stack") });
     process.exit(1);
   });
-  const whenStarted: WhenStarted = (act) => () => void afterStart(starting, act, log);
+  // The start reports its own failure.
+  const whenStarted: WhenStarted = (act) => () =>
+    void starting.then(act, ignore).catch((error: unknown) => log.error("a signal, or a change of a file, has led to an error", { error: messageOf(error, "stack") }));
   const startedAt = Date.now();
   const { followFiles, reloadAll, close } = reloadOnChange(settings, tls, whenStarted, log);
   const onHangup = whenStarted((started) => {
@@ -108,16 +110,6 @@ function reloadOnChange(settings: Settings, tls: Awaited<ReturnType<typeof ON_DE
   reloading.follow(reloadingFiles([]));
   const close = () => [reloading, tlsFiles, namedFiles].forEach((watched) => watched.close());
   return { followFiles, reloadAll, close };
-}
-
-/** Never rejects. The start reports its own failure. */
-async function afterStart(starting: Promise<Started>, act: (started: Started) => unknown, log: Log): Promise<void> {
-  const started = await starting.catch(() => null);
-  try {
-    if (started !== null) await act(started);
-  } catch (error) {
-    log.error("a signal, or a change of a file, has led to an error", { error: messageOf(error, "stack") });
-  }
 }
 
 /** These files and, where they must be signed, their signatures and the public keys. `keyFile`: null where they need no signature. */

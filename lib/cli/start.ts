@@ -61,7 +61,7 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
   const named = partsNamedBy(settings);
   for (const name of named) await modules.loadPart(name);
   const supervisor = settings.workers === 1 ? null : (await ON_DEMAND.workers()).openWorkers(settings, named, log);
-  const made = { ...gatewayOptions, modules, log, ...(tracing && { tracing }), ...(adminCookie !== undefined && { adminCookie }) };
+  const made = { ...gatewayOptions, modules, log, hasHttps: settings.serverCertPath !== null, ...(tracing && { tracing }), ...(adminCookie !== undefined && { adminCookie }) };
   const reporting = modules.partIfLoaded("reporting");
   const reported = reporting && open(reporting.Gateway, made, supervisor?.threads);
   const gateway = reported ?? open(GatewayCore, made, supervisor?.threads);
@@ -69,7 +69,6 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
   // Before anything listens: to find the warnings of ten thousand routes takes a second.
   await configuration.findWarnings();
   const tls = settings.serverCertPath === null ? null : (await ON_DEMAND.tlsServer()).readTlsFiles(settings, log);
-  configuration.setHttps(tls !== null);
   const operatorTls = tls && { ...tls, part: ((name) => modules.part(name)) satisfies OperatorTls["part"] };
   const admin = settings.admin && reported && (await ON_DEMAND.admin()).openAdmin(settings.admin, settings, { gateway: reported, tls: operatorTls, onRequest: OF_ADMIN, reload, log });
   const probes = settings.probe && reported && (await ON_DEMAND.probes()).openProbes(settings.probe, settings.metricsToken, reported, log);

@@ -29,6 +29,8 @@ export interface ConfigurationOptions {
   readonly modules: Parts;
   /** The variables that `${env:NAME}` refers to. Default `process.env`. */
   readonly environment?: Readonly<Record<string, string | undefined>>;
+  /** Whether there is an HTTPS listener, which a redirect to HTTPS needs. Default: not known, as in a host's own server. */
+  readonly hasHttps?: boolean;
   /** Whether the `tests` of the configuration run before the gateway listens, and before each reload. Default "run". */
   readonly tests?: "run" | "skip";
 }
@@ -102,6 +104,7 @@ export class ConfigReader {
     });
     if (known === undefined) this.named = [...named];
     if (!loaded.ok) throw new ConfigError(loaded.issues, fileOf(source));
+    if (this.options.hasHttps === false) modules.partIfLoaded("httpsRedirect")?.refuseHttpsRedirect(loaded.config.global, source);
     return { source, inputs: { environment, files }, loaded: { ...loaded, conditions, upstreamPaths: modules.partIfLoaded("upstreamPath") } };
   }
 

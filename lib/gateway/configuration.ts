@@ -62,8 +62,6 @@ export class Configuration {
   readonly #following: Following | null;
   /** In a worker: compiled, and not in force yet. */
   #prepared: Prepared | null = null;
-  /** Whether there is an HTTPS listener; null: not known, as in a host's own server. */
-  #hasHttps: boolean | null = null;
   /** Of the configuration that was compiled last. */
   #lastVersion = 0;
   /** Whether plugins are being created: what they log now is logged by every thread. */
@@ -128,16 +126,6 @@ export class Configuration {
     return this.#reader.loadModules(config);
   }
 
-  /** Throws a `ConfigError` if the configuration in force, or later a new one, needs a listener that there is not. */
-  setHttps(hasHttps: boolean): void {
-    this.#hasHttps = hasHttps;
-    this.#refuseWithoutHttps({ ...this.#inForce, loaded: this.snapshot });
-  }
-
-  #refuseWithoutHttps({ loaded, source }: Pick<ReadConfig, "loaded" | "source">): void {
-    if (this.#hasHttps === false) this.#parts.partIfLoaded("httpsRedirect")?.refuseHttpsRedirect(loaded.config.global, source);
-  }
-
   /** See `Gateway.reload`. */
   reload(config: ConfigInput | undefined, by: ReloadCause): Promise<Reloaded> {
     // The last in the queue reads the same source, as it is by then.
@@ -166,7 +154,6 @@ export class Configuration {
       await this.#parts.loadPart("changes");
       this.#isReread = false;
       const read = this.#reader.load(source);
-      this.#refuseWithoutHttps(read);
       await this.#runTests(read, "strict");
       // In slices before the configuration is in force: status and log need them at once afterwards.
       const warnings = await this.#finder?.configWarningsInSlices(read.loaded);

@@ -5,7 +5,7 @@ import type { Template } from "../plugins/template.ts";
 import { readTarget } from "../route/path.ts";
 import type { SampleRequest } from "../route/sample_requests.ts";
 import { compileTable, type RouteTable, type TableEntry } from "../route/table.ts";
-import { describePlace } from "../gateway/place.ts";
+import { describePlace } from "../gateway/plugin_error.ts";
 import type { ConfigWarning } from "../gateway/status.ts";
 import { exampleOf, type WrittenPlugin, type WrittenRoute } from "./written.ts";
 

@@ -110,69 +110,48 @@ export interface Ranked extends Indexed {
  * A place in the patterns of a host. Beginnings of paths that match the same patterns, whatever follows, lead to one state, so that a search
  * over many paths tries what follows only once.
  */
-export class PathState<P extends Ranked> {
+export interface PathState<P extends Ranked> {
   /** Of states of the same host. */
   readonly id: number;
   /** The pattern that wins a path that ends here; null: none matches it. */
   readonly winner: P | null;
-  readonly #states: PathStates<P>;
-  readonly #nodes: readonly Node<P>[];
-  /** The best of the patterns that have matched with {name*}, whatever follows. */
-  readonly #open: P | null;
-  readonly #next = new Map<string, PathState<P>>();
-
-  constructor(states: PathStates<P>, id: number, nodes: readonly Node<P>[], open: P | null) {
-    this.#states = states;
-    this.id = id;
-    this.#nodes = nodes;
-    this.#open = open;
-    this.winner = nodes.reduce((best, { ends }) => states.better(best, ends), open);
-  }
-
-  after(text: string): PathState<P> {
-    const isKnown = this.#nodes.some(({ literals }) => literals.has(text));
-    let next = this.#next.get(isKnown ? text : "");
-    if (next === undefined) {
-      const nodes = this.#nodes.flatMap(({ literals, one }) => [literals.get(text) ?? [], one ?? []].flat());
-      next = this.#states.at(nodes, this.#nodes.reduce((best, { rest }) => this.#states.better(best, rest), this.#open));
-      this.#next.set(isKnown ? text : "", next);
-    }
-    return next;
-  }
+  after(text: string): PathState<P>;
 }
 
-/** The states of one host. */
-export class PathStates<P extends Ranked> {
-  /** In front of the first segment. */
-  readonly start: PathState<P>;
-  readonly #keys: readonly string[];
-  readonly #known = new Map<string, PathState<P>>();
-  readonly #ids = new Map<Node<P> | P, number>();
-
-  /** `keys` are those of the host (`keysFrom`), `roots` their patterns. */
-  constructor(keys: readonly string[], roots: readonly Node<P>[]) {
-    this.#keys = keys;
-    this.start = this.at(roots, null);
-  }
-
-  at(nodes: readonly Node<P>[], open: P | null): PathState<P> {
-    const name = [open, ...nodes].map((each) => (each === null ? "" : this.#idOf(each))).join();
-    let state = this.#known.get(name);
-    if (state === undefined) this.#known.set(name, (state = new PathState(this, this.#known.size, nodes, open)));
-    return state;
-  }
-
+/** In front of the first segment. `keys` are those of the host (`keysFrom`), `roots` their patterns. */
+export function firstState<P extends Ranked>(keys: readonly string[], roots: readonly Node<P>[]): PathState<P> {
+  const known = new Map<string, PathState<P>>();
+  const ids = new Map<Node<P> | P, number>();
+  const idOf = (each: Node<P> | P) => {
+    const id = ids.get(each) ?? ids.size;
+    ids.set(each, id);
+    return id;
+  };
   /** As the route table chooses: the more specific host, then the more specific pattern. */
-  better(best: P | null, patterns: readonly P[] | null): P | null {
+  const better = (best: P | null, patterns: readonly P[] | null): P | null => {
     const other = patterns?.[0];
     if (other === undefined || best === null) return other ?? best;
     if (other.key === best.key) return other.rank > best.rank ? other : best;
-    return this.#keys.indexOf(other.key) < this.#keys.indexOf(best.key) ? other : best;
-  }
-
-  #idOf(each: Node<P> | P): number {
-    const id = this.#ids.get(each) ?? this.#ids.size;
-    this.#ids.set(each, id);
-    return id;
-  }
+    return keys.indexOf(other.key) < keys.indexOf(best.key) ? other : best;
+  };
+  /** `open`: the best of the patterns that have matched with {name*}, whatever follows. */
+  const stateAt = (nodes: readonly Node<P>[], open: P | null): PathState<P> => {
+    const name = [open, ...nodes].map((each) => (each === null ? "" : idOf(each))).join();
+    const found = known.get(name);
+    if (found !== undefined) return found;
+    const next = new Map<string, PathState<P>>();
+    const after = (text: string) => {
+      const asked = nodes.some(({ literals }) => literals.has(text)) ? text : "";
+      let state = next.get(asked);
+      if (state === undefined) {
+        const following = nodes.flatMap(({ literals, one }) => [literals.get(text) ?? [], one ?? []].flat());
+        next.set(asked, (state = stateAt(following, nodes.reduce((best, { rest }) => better(best, rest), open))));
+      }
+      return state;
+    };
+    const made = { id: known.size, winner: nodes.reduce((best, { ends }) => better(best, ends), open), after };
+    known.set(name, made);
+    return made;
+  };
+  return stateAt(roots, null);
 }

@@ -66,7 +66,7 @@ export function newNode<R>(): Node<R> {
   return { literals: new Map(), one: null, rest: null, ends: null };
 }
 
-function childOf<R>(children: Map<string, Node<R>>, text: string): Node<R> {
+export function childOf<R>(children: Map<string, Node<R>>, text: string): Node<R> {
   let child = children.get(text);
   if (child === undefined) children.set(text, (child = newNode()));
   return child;

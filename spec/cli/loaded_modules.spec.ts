@@ -34,7 +34,7 @@ const PARTS = {
   health: /^lib\/upstream\/health$/,
   healthChecks: /^lib\/upstream\/health_checks$/,
   sharedHealth: /^lib\/upstream\/shared_health$/,
-  retries: /^lib\/(?:upstream\/(?:retries|retry_policy|replay)|config\/retries)$/,
+  retries: /^lib\/(?:upstream\/(?:retries|replay)|config\/retries)$/,
   nodeParser: /^lib\/upstream\/node_response_parser$/,
   byLoad: /^lib\/upstream\/by_load$/,
   conditions: /^lib\/(?:config|http|route)\/conditions$/,
