@@ -1,7 +1,6 @@
 /**
  * What the data path tells a trace, where requests are traced.
  */
-import type { Exchange } from "./exchange.ts";
 
 /** A span of a trace: the operations that follow belong to it. */
 export interface Span {
@@ -12,12 +11,18 @@ export interface Span {
   /** And as `tracestate`; null where there is none. */
   readonly tracestate: string | null;
   /** A try of an upstream begins, `resends` tries after the first, at `now`. */
-  try(exchange: Exchange, upstream: TracedUpstream, resends: number, now: number): TrySpan;
+  try(exchange: TracedRequest, upstream: TracedUpstream, resends: number, now: number): TrySpan;
 }
 
 export interface TrySpan extends Span {
   /** The head of the answer is there, or there will be none: `error` is the code of the fault then. */
   ended(status: number | null, error: string | null, now: number): void;
+}
+
+export interface TracedRequest {
+  readonly method: string;
+  readonly upstreamPath: string;
+  readonly query: string;
 }
 
 export interface TracedUpstream {
