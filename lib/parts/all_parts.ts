@@ -28,6 +28,7 @@ import * as sampling from "../observe/sampling.ts";
 import * as serverTiming from "../observe/server_timing.ts";
 import * as tracer from "../observe/trace.ts";
 import * as kindProblem from "../plugins/kind_problem.ts";
+import * as sendingValid from "../plugins/sending_valid.ts";
 import { builtinPlugins } from "../plugins/builtin.ts";
 import * as conditions from "../route/conditions.ts";
 import * as memory from "../store/memory.ts";
@@ -94,7 +95,7 @@ const ALL: LoadedParts = {
   tests,
   counters: memory,
   client,
-  modules: { ...moduleFields, ...moduleLoader },
+  modules: { ...moduleFields, ...moduleLoader, ...sendingValid },
   passwords,
   redis: { ...sharedCounters, ...countersFields },
   plugins: { ...pluginInstances, ...pluginDestinations },

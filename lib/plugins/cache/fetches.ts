@@ -2,7 +2,6 @@
  * Requests to upstreams that fill the cache: each has its own call, so that one client may disconnect while other clients wait for the reply.
  */
 import { Call } from "../../http/exchange.ts";
-import { targetOf } from "./store.ts";
 
 /** The outcome for waiting clients: the reply is in the store; it cannot be shared; the upstream failed. */
 export type Outcome = "stored" | "unshared" | "failed";
@@ -22,19 +21,16 @@ export interface FetchOptions {
 
 export class Fetches {
   readonly #awaited = new Map<string, Fetch>();
-  readonly #byTarget = new Map<string, Set<Fetch>>();
+  readonly #all = new Set<Fetch>();
 
   awaited(name: string): Fetch | undefined {
     return this.#awaited.get(name);
   }
 
   add(fetch: Fetch): void {
-    const { key, awaitedAs } = fetch.options;
+    const { awaitedAs } = fetch.options;
     if (awaitedAs !== null) this.#awaited.set(awaitedAs, fetch);
-    const target = targetOf(key);
-    const others = this.#byTarget.get(target);
-    if (others === undefined) this.#byTarget.set(target, new Set([fetch]));
-    else others.add(fetch);
+    this.#all.add(fetch);
   }
 
   /** No request may start to wait for it. */
@@ -45,25 +41,13 @@ export class Fetches {
 
   remove(fetch: Fetch): void {
     this.hide(fetch);
-    const target = targetOf(fetch.options.key);
-    const others = this.#byTarget.get(target);
-    if (others?.delete(fetch) === true && others.size === 0) this.#byTarget.delete(target);
+    this.#all.delete(fetch);
   }
 
-  /** A reply in flight may be older than a change to its target: only requests that arrived before may use it. */
-  outdate(target: string): void {
-    for (const fetch of this.#byTarget.get(target) ?? []) {
-      fetch.isOutdated = true;
-      this.hide(fetch);
-    }
-  }
-
-  /** Stops storing replies; fetches without waiting clients end. */
+  /** Fetches without waiting clients end. */
   close(): void {
-    for (const [target, fetches] of [...this.#byTarget]) {
-      this.outdate(target);
-      for (const fetch of [...fetches]) if (fetch.options.isBackground && !fetch.isShared) fetch.call.abort();
-    }
+    this.#awaited.clear();
+    for (const fetch of [...this.#all]) if (fetch.options.isBackground && !fetch.isShared) fetch.call.abort();
   }
 }
 
@@ -71,8 +55,6 @@ export class Fetch {
   readonly options: FetchOptions;
   /** Replaces the client's call for the upstream; aborted when no client waits any more. */
   readonly call: Call;
-  /** Its reply must not be stored. */
-  isOutdated = false;
   readonly #list: Fetches;
   /** The waiting clients; null for the client that started it, which does not wait for the outcome. */
   readonly #clients = new Map<Call, ((outcome: Outcome) => void) | null>();

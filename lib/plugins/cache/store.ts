@@ -25,8 +25,6 @@ export interface Terms {
 /** A stored reply. Immutable; replaced by another entry. */
 export interface Entry {
   readonly key: string;
-  /** The route and its guards: it answers no request of another audience. */
-  readonly audience: string;
   /** The names in Vary, in lower case, and the values of the request. */
   readonly vary: readonly string[];
   readonly variant: string;
@@ -53,8 +51,7 @@ interface Item {
 
 export class CacheStore {
   readonly #most: number;
-  /** Null: no other worker changes targets. */
-  readonly #changes: Changes | null;
+  readonly #changes: Changes;
   #used = 0;
   /** Bytes of `#used` that dropping entries would not free. */
   #fixed = 0;
@@ -66,7 +63,7 @@ export class CacheStore {
   readonly #order = new Set<Item>();
   #closed = false;
 
-  constructor(mostBytes: number, changes: Changes | null = null) {
+  constructor(mostBytes: number, changes: Changes) {
     this.#most = mostBytes;
     this.#changes = changes;
   }
@@ -80,14 +77,13 @@ export class CacheStore {
     return this.#closed;
   }
 
-  /** The newest entry of a target that matches the request (RFC 9111 §4.1) and audience. */
-  find(key: string, audience: string, headers: HeaderList): Entry | null {
+  /** The newest entry of a key that matches the request (RFC 9111 §4.1). */
+  find(key: string, headers: HeaderList): Entry | null {
     const group = this.#group(key);
     if (group.length === 0) return null;
     const changes = this.changesOf(key);
     for (const item of group) {
-      if (item.entry === null || item.entry.audience !== audience || !isFor(item.entry, headers)) continue;
-      if (item.entry.changes !== changes) continue;
+      if (item.entry === null || item.entry.changes !== changes || !isFor(item.entry, headers)) continue;
       this.#order.delete(item);
       this.#order.add(item);
       return item.entry;
@@ -96,20 +92,25 @@ export class CacheStore {
     return null;
   }
 
-  /** The Vary of the newest entry of a target under this audience; null when there is none. */
-  varyOf(key: string, audience: string): readonly string[] | null {
-    return this.#group(key).find(({ entry }) => entry?.audience === audience)?.entry?.vary ?? null;
+  /** The Vary of the newest entry of a key; null when there is none. */
+  varyOf(key: string): readonly string[] | null {
+    return this.#group(key).find(({ entry }) => entry !== null)?.entry?.vary ?? null;
   }
 
   /** How often a target has changed, in all workers. */
   changesOf(key: string): number {
-    return this.#changes === null ? 0 : this.#changes.of(targetOf(key));
+    return this.#changes.of(targetOf(key));
+  }
+
+  /** Whether a reply may be stored: a reply that was requested before a change of its target may be older than the change. */
+  takes({ key, changes }: Pick<Entry, "key" | "changes">): boolean {
+    return !this.#closed && changes === this.changesOf(key);
   }
 
   /** Replaces the entries that match these request headers. False if there is no room, or if the target has changed meanwhile. */
   put(entry: Entry, headers: HeaderList): boolean {
-    if (entry.changes !== this.changesOf(entry.key)) return false;
-    this.#dropWhere(entry.key, (other) => other === null || (other.audience === entry.audience && isFor(other, headers)));
+    if (!this.takes(entry)) return false;
+    this.#dropWhere(entry.key, (other) => other === null || isFor(other, headers));
     return this.#add({ key: entry.key, bytes: bytesOf(entry) - (entry.body?.length ?? 0), entry, until: 0 });
   }
 
@@ -122,9 +123,9 @@ export class CacheStore {
     this.#dropWhere(entry.key, (other) => other === entry);
   }
 
-  /** The target has changed: drops its entries and notes under all keys, and outdates its entries in all other workers. */
+  /** The target has changed: drops its entries and notes under all keys, and outdates its entries in all stores and workers. */
   change(target: string): void {
-    this.#changes?.add(target);
+    this.#changes.add(target);
     for (const group of [...(this.#targets.get(target)?.values() ?? [])]) for (const item of [...group]) this.#drop(item);
   }
 
