@@ -108,7 +108,7 @@ export class Cache {
     // The reply to a range may be a part, which other clients cannot use.
     const mayWait = !request.noCache && request.range === null && !this.#store.isUnshared(key, now);
     const name = this.#awaitedName(key, exchange);
-    const other = mayWait ? this.#fetches.awaited(name) : undefined;
+    const other = mayWait ? this.#fetches.get(name) : undefined;
     if (other?.options.changes === changes) return this.#waitFor(other, lookup);
     // With the client's own conditions, the reply may be a 304, which other clients cannot use.
     const isShared = mayWait && (!request.conditional || (entry !== null && rules.isValidatable(entry.headers)));
@@ -142,7 +142,7 @@ export class Cache {
   /** Validates a stale reply in the background, once at a time. */
   #renew(lookup: Lookup): void {
     const name = this.#awaitedName(lookup.key, lookup.exchange);
-    if (this.#store.closed || this.#fetches.awaited(name) !== undefined) return;
+    if (this.#store.closed || this.#fetches.get(name) !== undefined) return;
     const exchange = lookup.exchange.with({ method: "GET", headers: withoutHeaders(lookup.exchange.headers, rules.OF_THE_CLIENT) });
     // A failure is logged where it happens; the next request retries.
     this.#fetch({ ...lookup, exchange }, name, true).then(discard, () => {});

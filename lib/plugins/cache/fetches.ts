@@ -19,52 +19,23 @@ export interface FetchOptions {
   readonly changes: number;
 }
 
-export class Fetches {
-  readonly #awaited = new Map<string, Fetch>();
-  readonly #all = new Set<Fetch>();
-
-  awaited(name: string): Fetch | undefined {
-    return this.#awaited.get(name);
-  }
-
-  add(fetch: Fetch): void {
-    const { awaitedAs } = fetch.options;
-    if (awaitedAs !== null) this.#awaited.set(awaitedAs, fetch);
-    this.#all.add(fetch);
-  }
-
-  /** No request may start to wait for it. */
-  hide(fetch: Fetch): void {
-    const { awaitedAs } = fetch.options;
-    if (awaitedAs !== null && this.#awaited.get(awaitedAs) === fetch) this.#awaited.delete(awaitedAs);
-  }
-
-  remove(fetch: Fetch): void {
-    this.hide(fetch);
-    this.#all.delete(fetch);
-  }
-
-  /** Fetches without waiting clients end. */
-  close(): void {
-    this.#awaited.clear();
-    for (const fetch of [...this.#all]) if (fetch.options.isBackground && !fetch.isShared) fetch.call.abort();
-  }
-}
+/** The fetches that requests may wait for, by `awaitedAs`. */
+export type Fetches = Map<string, Fetch>;
 
 export class Fetch {
   readonly options: FetchOptions;
   /** Replaces the client's call for the upstream; aborted when no client waits any more. */
   readonly call: Call;
-  readonly #list: Fetches;
+  readonly #awaited: Fetches;
   /** The waiting clients; null for the client that started it, which does not wait for the outcome. */
   readonly #clients = new Map<Call, ((outcome: Outcome) => void) | null>();
 
-  constructor(options: FetchOptions, list: Fetches) {
-    const { client, startedAt, isBackground } = options;
+  constructor(options: FetchOptions, awaited: Fetches) {
+    const { client, awaitedAs, startedAt, isBackground } = options;
     const { id, remoteAddress, trustedRemote, certificate } = client;
     const inform: Call["inform"] = (status, headers) => void (isBackground || client.inform(status, headers));
     this.options = options;
-    this.#list = list;
+    this.#awaited = awaited;
     this.call = new Call({ id, remoteAddress, trustedRemote, certificate, startedAt, inform });
     const { notes } = this.call;
     notes.span = client.notes.span;
@@ -72,7 +43,7 @@ export class Fetch {
     notes.plugin = client.notes.plugin;
     notes.pluginFrom = client.notes.pluginFrom;
     client.notes.plugin = null;
-    list.add(this);
+    if (awaitedAs !== null) awaited.set(awaitedAs, this);
     if (!isBackground) this.#join(client, null);
   }
 
@@ -105,13 +76,18 @@ export class Fetch {
     this.#clients.get(client)?.("unshared");
     if (!this.#clients.delete(client) || this.isWanted) return;
     // No request may start to wait for a fetch that is about to end.
-    this.#list.hide(this);
+    this.#hide();
     this.call.abort();
+  }
+
+  /** The cache is closed: a fetch that no client waits for ends. */
+  close(): void {
+    if (this.options.isBackground && !this.isShared) this.call.abort();
   }
 
   /** Answers the waiting clients and accepts no further ones. */
   announce(outcome: Outcome): void {
-    this.#list.hide(this);
+    this.#hide();
     for (const [client, resolve] of this.#clients) {
       if (resolve === null) continue;
       this.#clients.delete(client);
@@ -123,11 +99,16 @@ export class Fetch {
   /** The fetch is finished for the store. */
   end(outcome: Outcome): void {
     this.announce(outcome);
-    this.#list.remove(this);
     const { client, isBackground } = this.options;
     // Later plugins wait for the end of the call: until the client has its reply, too.
     if (isBackground) this.call.close();
     else client.onEnd(() => this.call.close());
+  }
+
+  /** No request may start to wait for it. */
+  #hide(): void {
+    const { awaitedAs } = this.options;
+    if (awaitedAs !== null && this.#awaited.get(awaitedAs) === this) this.#awaited.delete(awaitedAs);
   }
 
   #join(client: Call, resolve: ((outcome: Outcome) => void) | null): void {

@@ -12,7 +12,7 @@ import { array, integer, object, string, withDefault } from "../../config/schema
 import { definePlugin, type KeptState } from "../plugin.ts";
 import { Cache, type CacheState } from "./cache.ts";
 import { Changes, CHANGES_BYTES } from "./changes.ts";
-import { Fetches } from "./fetches.ts";
+import type { Fetches } from "./fetches.ts";
 import { CacheStore } from "./store.ts";
 import { nameShown, varyingBy } from "./target.ts";
 
@@ -77,10 +77,11 @@ export const responseCache = definePlugin({
 /** The state that survives reloads. */
 function stateOf(maxBytes: number, changes: ArrayBufferLike): KeptState & CacheState {
   const store = new CacheStore(maxBytes, new Changes(changes));
-  const fetches = new Fetches();
+  const fetches: Fetches = new Map();
   const close = () => {
     store.close();
-    fetches.close();
+    for (const fetch of fetches.values()) fetch.close();
+    fetches.clear();
   };
   return { store, fetches, close };
 }
