@@ -5,10 +5,10 @@ import { checkNames, type Names } from "./base/option_names.ts";
 import type { ConfigInput } from "./gateway/config_input.ts";
 import { Gateway } from "./embed/gateway.ts";
 import type { CompleteOptions } from "./gateway/options.ts";
-import type { PluginModules } from "./gateway/plugin_modules.ts";
+import type { Parts as PluginModules } from "./gateway/parts.ts";
 import { withAllParts } from "./parts/all_parts.ts";
 
-export interface GatewayOptions extends Omit<CompleteOptions, "modules"> {
+export interface GatewayOptions extends Omit<CompleteOptions, "modules" | "hasHttps"> {
   /** The result of `loadPluginModules` for the same configuration; needed where it has `global.plugin_modules`. */
   readonly modules?: PluginModules;
 }
@@ -34,7 +34,7 @@ export function defineConfig(config: ConfigInput): ConfigInput {
   return config;
 }
 
-export type { PluginModules } from "./gateway/plugin_modules.ts";
+export type { Parts as PluginModules } from "./gateway/parts.ts";
 export { loadPluginModules } from "./parts/load.ts";
 export type { PluginKit, PluginModuleExport } from "./plugins/kit.ts";
 export { definePlugin, type AnyPlugin, type KeptState, type Plugin, type Scope, type Tools } from "./plugins/plugin.ts";

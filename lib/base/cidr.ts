@@ -1,5 +1,5 @@
 /**
- * Reads CIDR blocks, and reports whether a set of blocks contains an address.
+ * Reads CIDR blocks, reports whether a set of blocks contains an address, and names the block that a client is counted with.
  */
 import { parseAddress, type IpAddress } from "./ip_address.ts";
 
@@ -63,6 +63,14 @@ export function cidrSet(list: readonly string[]): CidrSet {
       return low > 0 && contains(sorted[low - 1]!, address);
     },
   };
+}
+
+/** Names the network of a client: IPv4 by its /24, IPv6 by its /48, which is what one site has (RFC 6177). Other texts are returned as they are. */
+export function networkOf(text: string): string {
+  const address = parseAddress(text);
+  if (address === null) return text;
+  const [a, b, , d] = address.words;
+  return address.version === 4 ? `${d >>> 24}.${(d >>> 16) & 255}.${(d >>> 8) & 255}.0/24` : `${a.toString(16)}:${(b >>> 16).toString(16)}/48`;
 }
 
 /** The part of a prefix of `bits` bits that falls into word `i`. */

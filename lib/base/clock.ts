@@ -80,15 +80,18 @@ export class DeadlineTimer {
     if (this.#watched.length === 0) this.#lookAt(Infinity, 0);
   }
 
-  /** Calls `look` about once a second, together with all other looks, until the function returned is called. */
-  everySecond(look: Look): () => void {
+  /**
+   * Calls `look` about once a second, together with all other looks, until the function returned is called. `now`: the monotonic clock.
+   * `elapsedMs`: since the last look, or since the first one was asked for; two seconds at most.
+   */
+  everySecond(look: (now: number, elapsedMs: number) => void): () => void {
     let lookedAt = this.#clock.now();
     const watched = {
       dueAt: nextSecond(lookedAt),
       place: -1,
       overdue(now: number) {
         // A pause of our own, with bytes waiting in the sockets, is not counted against the clients.
-        const elapsedMs = Math.min(now - lookedAt, 2 * SECOND_MS);
+        const elapsedMs = Math.min(now - lookedAt, 2_000);
         lookedAt = now;
         watched.dueAt = nextSecond(now);
         look(now, elapsedMs);
@@ -119,32 +122,22 @@ export class DeadlineTimer {
       else if (dueAt < first) first = dueAt;
     }
     for (const watched of due) {
-      // A callback may remove other entries.
-      if (watched.place >= 0 && watched.dueAt <= now) this.#expire(watched, now);
+      // A callback may remove other entries, and one that fails must not keep others from being noticed.
+      try {
+        if (watched.place >= 0 && watched.dueAt <= now) watched.overdue(now);
+      } catch (error) {
+        this.remove(watched);
+        reportEntryFault(error, "a deadline");
+      }
       if (watched.place >= 0 && watched.dueAt < first) first = watched.dueAt;
     }
     if (first < this.#looksAt) this.#lookAt(first, now);
   };
-
-  /** A deadline that fails must not keep others from being noticed. */
-  #expire(watched: HasDeadline, now: number): void {
-    try {
-      watched.overdue(now);
-    } catch (error) {
-      this.remove(watched);
-      reportEntryFault(error, "a deadline");
-    }
-  }
 }
-
-/** `now`: the monotonic clock. `elapsedMs`: since the last look, or since the first one was asked for; two seconds at most. */
-export type Look = (now: number, elapsedMs: number) => void;
-
-const SECOND_MS = 1_000;
 
 /** Whole seconds, so that all looks are due at once. */
 function nextSecond(now: number): number {
-  return (Math.floor(now / SECOND_MS) + 1) * SECOND_MS;
+  return (Math.floor(now / 1_000) + 1) * 1_000;
 }
 
 /**

@@ -47,14 +47,6 @@ export class Egress {
   }
 }
 
-/** The server of a URL, such as that of http, https, redis, or of any scheme with a port. */
-export function destinationOf({ protocol, hostname, port }: URL, why: string): Destination {
-  const host = hostname.startsWith("[") ? hostname.slice(1, -1) : hostname;
-  return { host, port: Number(port || DEFAULT_PORTS[protocol]), why };
-}
-
-export const DEFAULT_PORTS: Readonly<Record<string, number>> = { "http:": 80, "https:": 443, "redis:": 6379, "rediss:": 6379 };
-
 function keyOf({ why, host, port }: Destination): string {
   return `${why} ${host} ${port}`;
 }

@@ -1,23 +1,18 @@
 /**
- * The table of all errors that a client can get: code, status, title, whose fault it is, and whether a retry can help.
+ * The table of all errors that a client can get: code, status, title, and whose fault it is.
  */
-
-/** The party that must act: the sender of the request, the upstream, or the gateway itself. */
-export type Side = "client" | "upstream" | "gateway";
 
 export interface ErrorKind {
   /** HTTP status, RFC 9110 §15 (RFC 6585 for 429 and 431). */
   readonly status: number;
   /** The `title` of the problem document: the same sentence for every occurrence (RFC 9457 §3.1.3). */
   readonly title: string;
-  readonly side: Side;
-  /** Whether the same request, sent again later, may succeed. */
-  readonly retryable: boolean;
+  /** The party that must act: the sender of the request, the upstream, or the gateway itself. */
+  readonly side: "client" | "upstream" | "gateway";
 }
 
-const client = (status: number, title: string, retryable = false): ErrorKind => ({ status, title, side: "client", retryable });
-const upstream = (status: number, title: string): ErrorKind => ({ status, title, side: "upstream", retryable: true });
-const gateway = (status: number, title: string, retryable = true): ErrorKind => ({ status, title, side: "gateway", retryable });
+const by = (side: ErrorKind["side"]) => (status: number, title: string): ErrorKind => ({ status, title, side });
+const [client, upstream, gateway] = [by("client"), by("upstream"), by("gateway")];
 
 export const ERRORS = Object.freeze({
   bad_request: client(400, "The request is malformed"),
@@ -37,15 +32,15 @@ export const ERRORS = Object.freeze({
   bot_detected: client(403, "Automated clients are not allowed"),
   route_not_found: client(404, "No route matches the request"),
   method_not_allowed: client(405, "The route does not accept this method"),
-  request_timeout: client(408, "The request took too long to arrive", true),
+  request_timeout: client(408, "The request took too long to arrive"),
   body_too_large: client(413, "The request body is too large"),
   uri_too_long: client(414, "The request target is too long"),
   expectation_failed: client(417, "The expectation cannot be met"),
   misdirected: client(421, "The request reached a server that does not serve this host"),
   configuration_refused: client(422, "The configuration is not valid"),
-  rate_limited: client(429, "Too many requests", true),
+  rate_limited: client(429, "Too many requests"),
   headers_too_large: client(431, "The request header fields are too large"),
-  internal: gateway(500, "The gateway failed to handle the request", false),
+  internal: gateway(500, "The gateway failed to handle the request"),
   upstream_connect_failed: upstream(502, "The upstream could not be reached"),
   upstream_reset: upstream(502, "The upstream closed the connection"),
   upstream_invalid: upstream(502, "The upstream sent an invalid response"),

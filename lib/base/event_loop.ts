@@ -50,7 +50,8 @@ export function guarded<E extends EventEmitter>(emitter: E): E {
 
 function failed([emitter, event, ...about]: readonly unknown[], error: unknown): true {
   reportEntryFault(error, `the event ${String(event)} of a ${emitter!.constructor.name}`);
-  [emitter, ...about].find(isDestroyable)?.destroy();
+  const involved = [emitter, ...about] as readonly ({ destroy?: unknown } | null | undefined)[];
+  (involved.find((each) => typeof each?.destroy === "function") as { destroy(): void } | undefined)?.destroy();
   return true;
 }
 
@@ -70,10 +71,6 @@ export class GuardedReadable extends Readable {
 export function reportEntryFault(error: unknown, name: string): void {
   if (!ENTRY_FAULTS.hasSubscribers) throw error;
   ENTRY_FAULTS.publish({ error, entry: name, isAnswered: false } satisfies EntryFault);
-}
-
-function isDestroyable(value: unknown): value is { destroy(): void } {
-  return typeof (value as { destroy?: unknown } | null | undefined)?.destroy === "function";
 }
 
 /**

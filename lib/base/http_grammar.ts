@@ -24,3 +24,10 @@ export const FORWARDING = [
 
 /** The methods of RFC 9110 §9 and RFC 5789. */
 export const METHODS: readonly string[] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"];
+
+/** The value of a hexadecimal digit; -1 for another character, and for NaN, behind the end of a text. */
+export function hexDigit(code: number): number {
+  if (code >= 0x30 && code <= 0x39) return code - 0x30;
+  const lower = code | 0x20;
+  return lower >= 0x61 && lower <= 0x66 ? lower - 0x57 : -1;
+}

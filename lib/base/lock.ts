@@ -39,20 +39,3 @@ export function freeLockOf(dead: number, words: Int32Array, place: number): bool
   if (isDeads) release(words, place);
   return isDeads;
 }
-
-export interface Lock {
-  /** Waits until the lock is free. Never for the main thread: it has to free the locks of dead threads. */
-  acquire(): void;
-  /** Takes the lock if it is free at this moment. */
-  tryAcquire(): boolean;
-  release(): void;
-}
-
-/** `owner` is `Threads.id`. The lock is the word at `place`, in shared memory. */
-export function createLock(words: Int32Array, place: number, owner: number): Lock {
-  return {
-    acquire: () => acquire(words, place, owner),
-    tryAcquire: () => tryAcquire(words, place, owner),
-    release: () => release(words, place),
-  };
-}

@@ -32,8 +32,3 @@ export function whyUnreadable(error: unknown): string {
 export function isContent(text: string): boolean {
   return text.includes("\n") || text.includes("-----BEGIN ") || text.trimStart().startsWith("{");
 }
-
-/** The text without ONE line break at its end, which editors and `echo` add. */
-export function withoutFinalNewline(text: string): string {
-  return text.replace(/\r?\n$/, "");
-}

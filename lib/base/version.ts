@@ -3,7 +3,7 @@
  */
 import { readFileSync } from "node:fs";
 
-const own = packageAbove(new URL(import.meta.url));
+const own = ownPackage();
 
 /** SemVer; "0.0.0-unknown" if the files were taken out of their package. */
 export const version: string = own.version;
@@ -21,15 +21,15 @@ interface Package {
   readonly edgeGateway?: { readonly parts: readonly string[] };
 }
 
-/** Searches upwards: this file is in lib/base/ in the sources and in dist/lib/base/ once built. */
-function packageAbove(file: URL): Package {
-  for (let folder = new URL(".", file); ; folder = new URL("..", folder)) {
+/** This file is in lib/base/ in the sources and in dist/lib/base/ once built. */
+function ownPackage(): Package {
+  for (const path of ["../../package.json", "../../../package.json"]) {
     try {
-      const found = JSON.parse(readFileSync(new URL("package.json", folder), "utf8")) as Partial<Package> & { readonly name?: unknown };
+      const found = JSON.parse(readFileSync(new URL(path, import.meta.url), "utf8")) as Partial<Package> & { readonly name?: unknown };
       if (found.name === "edge-gateway" && typeof found.version === "string") return found as Package;
     } catch {
-      // No package.json here: look further up.
+      // It is in the other folder, or nowhere.
     }
-    if (folder.pathname === new URL("..", folder).pathname) return { version: "0.0.0-unknown" };
   }
+  return { version: "0.0.0-unknown" };
 }

@@ -2,7 +2,8 @@
  * Asks the admin interface of a running gateway: logs in, sends the requests of a command, logs out. Every failure becomes one sentence.
  */
 import { systemClock } from "../base/clock.ts";
-import { destinationOf, Egress } from "../base/egress.ts";
+import { Egress } from "../base/egress.ts";
+import { destinationOf } from "../base/url_destination.ts";
 import { HttpClient, type ClientFailure } from "../client/client.ts";
 import { headerValue, type HeaderList } from "../http/headers.ts";
 import { Failure } from "./failure.ts";

@@ -66,7 +66,7 @@ export const FOR_RELOADS: readonly PartName[] = ["warnings", "changes"];
 export function loadedOnRequest({ admin, probe }: Pick<Settings, "admin" | "probe">): readonly Row[] {
   const names = [...FOR_RELOADS, ...(admin === null && probe === null ? [] : ["exposition"] as const)];
   const reloads = inFolder(TABLE, Object.fromEntries(names.map((name) => [name, PARTS[name].load])));
-  return [...reloads, ...(admin === null ? [] : [...inFolder(TABLE, OF_GATEWAY), ...ADMIN_ROWS])];
+  return [...inFolder(CLI, { reloading: OF_RUN.reloading }), ...reloads, ...(admin === null ? [] : [...inFolder(TABLE, OF_GATEWAY), ...ADMIN_ROWS])];
 }
 
 /** What `main` can load: a start without a command's name, and with flags of every start alone, needs no table of commands. */

@@ -5,12 +5,13 @@ import { readFileSync, realpathSync } from "node:fs";
 import { isIP } from "node:net";
 import { dirname, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
-import { destinationOf, type Destination } from "../base/egress.ts";
+import type { Destination } from "../base/egress.ts";
+import { destinationOf } from "../base/url_destination.ts";
 import { nameServers } from "../base/egress_clients.ts";
 import { formatPath, type Json } from "../config/json.ts";
 import type { Settings } from "../config/settings.ts";
 import { SETTINGS } from "../config/settings_table.ts";
-import { areOfStart, type Flags } from "../config/start_settings.ts";
+import { areOfStart, type Environment, type Flags } from "../config/start_settings.ts";
 import { referencesIn } from "../config/references.ts";
 import { maskedConfig } from "../config/masked.ts";
 import { ConfigReader, type ReadConfig } from "../gateway/config_reader.ts";
@@ -20,7 +21,8 @@ import type { Parts } from "../gateway/parts.ts";
 import { loadPluginModules } from "../parts/load.ts";
 import type { Loaded } from "../gateway/snapshot.ts";
 import { auditedFile, loadedAtStart, loadedOnRequest, modulesOf, PACKAGE, PROGRAM, ROWS, type AuditedModule } from "./audit_modules.ts";
-import { namedByEnvironment, partsNamedBy, settingsOf, withSignatures } from "./on_demand.ts";
+import { partsNamedBy, settingsOf, type Named } from "./on_demand.ts";
+import { withSignatures } from "./run.ts";
 import { tlsPaths } from "./tls_files.ts";
 
 export interface Audit {
@@ -59,13 +61,13 @@ export async function auditOf(flags: Flags): Promise<Audited> {
   const { configPath, configKeyPath } = settings;
   const configKeyFile = configKeyPath ?? undefined;
   const modules = await loadPluginModules(configPath, process.env, configKeyFile);
-  for (const name of partsNamedBy(settings)) await modules.parts.loadPart(name);
+  for (const name of partsNamedBy(settings)) await modules.loadPart(name);
   const reader = new ConfigReader({ configFile: configPath, modules, ...(configKeyFile !== undefined && { configKeyFile }) }, (path) => readFileSync(path));
   const read = reader.load(reader.source());
   const { config, tests, testFiles } = read.loaded;
   const keys = [...read.inputs.files].flatMap(([path, content]) => (PRIVATE_KEY.test(content.toString("latin1")) ? [path] : []));
   const own = config.global.pluginModules.map(({ path }) => auditedFile(path.path, path.content));
-  const dials = dialsOf(settings, destinationsIn(read.loaded, modules.parts));
+  const dials = dialsOf(settings, destinationsIn(read.loaded, modules));
   const listens = listensOf(settings);
   // "*", the servers of a Cluster, counts: they may give each other names. localhost is looked up in files alone (RFC 6761 §6.3).
   const names = [...dials, ...listens].filter(({ host }) => isIP(host) === 0);
@@ -74,14 +76,14 @@ export async function auditOf(flags: Flags): Promise<Audited> {
   const watched = unique([...[...signed, ...tlsPaths(settings)].map((path) => resolve(path)), ...read.inputs.files.keys()]);
   const hasTests = tests.length > 0;
   const named = namedByEnvironment(flags, process.env);
-  const atStart = [...modulesOf(loadedAtStart(settings, named, modules.parts, hasTests), areOfStart(flags) ? "plain" : "any"), ...own];
+  const atStart = [...modulesOf(loadedAtStart(settings, named, modules, hasTests), areOfStart(flags) ? "plain" : "any"), ...own];
   const backendCa = settings.manager?.backendCaPath ?? null;
   const files = [...watched, ...bySettings, ...(backendCa === null ? [] : [resolve(backendCa)])];
   return {
     audit: {
       modules: atStart,
       lines: atStart.reduce((sum, { lines }) => sum + lines, 0),
-      on_request: onRequest(settings, modules.parts, atStart),
+      on_request: onRequest(settings, modules, atStart),
       reads: unique([...files, ...files.map(realPath), ...programFiles(settings), ...(names.length === 0 ? [] : NAME_FILES)]).sort(),
       writes: config.global.accessLog.enabled && config.global.accessLog.file !== undefined ? [config.global.accessLog.file] : [],
       listens,
@@ -89,7 +91,7 @@ export async function auditOf(flags: Flags): Promise<Audited> {
       secrets: unique([...secretsOfSettings(settings, flags), ...secretsOf(read), ...keys.map((path) => `file:${path}`)]),
     },
     settings,
-    parts: modules.parts,
+    parts: modules,
     hasTests,
     watched,
   };
@@ -135,7 +137,7 @@ export function realPath(path: string): string {
 function listensOf({ listenHosts, httpPort, httpsPort, serverCertPath, admin, probe, manager }: Settings): Destination[] {
   const on = (hosts: readonly string[], port: number, why: string) => hosts.map((host) => ({ host, port, why }));
   return [
-    ...on(listenHosts, httpPort, "http"),
+    ...(httpPort === null ? [] : on(listenHosts, httpPort, "http")),
     ...(serverCertPath === null ? [] : on(listenHosts, httpsPort, "https")),
     ...(admin === null ? [] : on([admin.host], admin.port, "admin")),
     ...(probe === null ? [] : on([probe.host], probe.port, "probes")),
@@ -188,4 +190,9 @@ function parsed(text: Buffer | string): Json {
 
 function unique(texts: readonly string[]): string[] {
   return [...new Set(texts)];
+}
+
+/** What the flags and variables of a start name before its settings are known. */
+function namedByEnvironment(flags: Flags, environment: Environment): Named {
+  return [...(areOfStart(flags, environment) ? [] : (["settings"] as const)), ...(environment.LISTEN_FDS ? (["sockets"] as const) : [])];
 }

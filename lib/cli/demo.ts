@@ -4,13 +4,14 @@
 import { randomBytes } from "node:crypto";
 import http from "node:http";
 import type { AddressInfo } from "node:net";
+import { createLog } from "../base/log.ts";
 import { version } from "../base/version.ts";
 import type { ConfigInput } from "../gateway/config_input.ts";
 import type { RunCommand } from "./arguments.ts";
 import { Failure } from "./failure.ts";
 import { settingsOf } from "./on_demand.ts";
 import { reachable } from "./operators.ts";
-import { logFor, reloadFrom } from "./run.ts";
+import { reloadFrom } from "./reloading.ts";
 import { drain, untilStopped } from "./shutdown.ts";
 import { start } from "./start.ts";
 
@@ -27,7 +28,7 @@ export const demo: RunCommand = async (given) => {
   const environment = { LOG_FORMAT: "text", LISTEN_HOST: "127.0.0.1", ...process.env, ...admin, ...ownManager };
   const read = await settingsOf(given.flags, environment, { terminal: process.stderr.isTTY === true });
   const settings = { ...read, configPath: "(demo)" };
-  const log = logFor(settings);
+  const log = createLog({ level: settings.logLevel, format: settings.logFormat });
   const backends = await Promise.all([startBackend("one"), startBackend("two")]);
   try {
     const config = demoConfig(backends.map(portOf));

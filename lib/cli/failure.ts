@@ -1,6 +1,7 @@
 /**
  * Exit codes, and start-up failures as sentences that name the setting to change.
  */
+import { isInBuild } from "../base/version.ts";
 import type { SettingsRead } from "../config/start_settings.ts";
 import type { ConfigError } from "../gateway/config_error.ts";
 
@@ -25,6 +26,13 @@ export class Failure extends Error {
 export function accepted<T>(read: SettingsRead<T>): T {
   if (!read.ok) throw Failure.ofUsage(read.issues);
   return read.settings;
+}
+
+/** Throws a `Failure` where settings name what this build does not have. */
+export function refuseLacking(names: readonly string[]): void {
+  const [lacking] = names.filter((name) => !isInBuild(name));
+  if (lacking === undefined) return;
+  throw new Failure(`the settings name "${lacking}", which is not in this build: build again with these settings, or with --with ${lacking}`, 2);
 }
 
 /** Prints all errors of a configuration. `outcome`: what did not happen. */

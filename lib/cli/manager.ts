@@ -8,9 +8,9 @@ import { watchFiles } from "../config/watch.ts";
 import { Parts } from "../gateway/parts.ts";
 import { TABLE } from "../parts/table.ts";
 import type { RunCommand } from "./arguments.ts";
-import { accepted } from "./failure.ts";
+import { accepted, refuseLacking } from "./failure.ts";
 import { openManager } from "./management_ui.ts";
-import { ON_DEMAND, refuseLacking, TLS_PARTS } from "./on_demand.ts";
+import { ON_DEMAND, TLS_PARTS } from "./on_demand.ts";
 import { untilStopped } from "./shutdown.ts";
 import { createTlsRenewal, readTlsFiles, tlsPaths } from "./tls_files.ts";
 

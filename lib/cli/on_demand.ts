@@ -2,17 +2,15 @@
  * What only some settings need of the program around a gateway: how each is loaded, and what names it.
  */
 import type { OnRequest } from "../admin/endpoints.ts";
-import { isInBuild } from "../base/version.ts";
 import type { Settings } from "../config/settings.ts";
-import { areOfStart, asksForTraces, readStartSettings, type Environment, type Flags, type Host, type SettingsRead } from "../config/start_settings.ts";
-import { signatureFile } from "../config/source.ts";
+import { areOfStart, readStartSettings, type Environment, type Flags, type Host } from "../config/start_settings.ts";
 import type { PartName } from "../gateway/parts.ts";
-import { PARTS } from "../parts/table.ts";
-import { accepted, Failure } from "./failure.ts";
+import { accepted, refuseLacking } from "./failure.ts";
 
 export const ON_DEMAND = {
   /** The settings that not every start has. */
-  settings: () => import("../config/settings.ts"),
+  settings: () => import("./all_settings.ts"),
+  reloading: () => import("./reloading.ts"),
   /** Sockets that a service manager passes. */
   sockets: () => import("./socket_activation.ts"),
   /** The server's certificate; the part of this name belongs to it. */
@@ -35,25 +33,13 @@ export const OF_ADMIN: OnRequest = {
 
 /** Throws a `Failure` for settings with errors, and for those that name what this build does not have. */
 export async function settingsOf(flags: Flags, environment: Environment, host: Host): Promise<Settings> {
-  const settings: Settings = accepted(areOfStart(flags, environment) ? readStartSettings(flags, environment, host) : await readAll(flags, environment, host));
+  const { readAll } = areOfStart(flags, environment) ? { readAll: readStartSettings } : await ON_DEMAND.settings();
+  const settings: Settings = accepted(await readAll(flags, environment, host));
   refuseLacking([...onDemandOf(settings), ...partsNamedBy(settings)]);
   return settings;
 }
 
-async function readAll(flags: Flags, environment: Environment, host: Host): Promise<SettingsRead<Settings>> {
-  const { readSettings } = await ON_DEMAND.settings();
-  if (!asksForTraces(environment)) return readSettings(flags, environment, host);
-  refuseLacking(["tracing"]);
-  const { readTracing } = await PARTS.tracing.load();
-  return readSettings(flags, environment, { ...host, readTracing });
-}
-
-type Named = readonly (keyof typeof ON_DEMAND)[];
-
-/** What the flags and variables of a start name before its settings are known. */
-export function namedByEnvironment(flags: Flags, environment: Environment): Named {
-  return [...(areOfStart(flags, environment) ? [] : (["settings"] as const)), ...(environment.LISTEN_FDS ? (["sockets"] as const) : [])];
-}
+export type Named = readonly (keyof typeof ON_DEMAND)[];
 
 /** What of `ON_DEMAND` settings name. */
 export function onDemandOf({ admin, probe, manager, workers, serverCertPath }: Settings): Named {
@@ -82,16 +68,4 @@ export function partsNamedBy({ configKeyPath, tracing, admin, probe, workers, se
     ...(workers === 1 || !isAsked ? [] : (["workerReports"] as const)),
     ...(serverCertPath === null ? [] : TLS_PARTS),
   ];
-}
-
-/** Throws a `Failure` where settings name what this build does not have. */
-export function refuseLacking(names: readonly string[]): void {
-  const [lacking] = names.filter((name) => !isInBuild(name));
-  if (lacking === undefined) return;
-  throw new Failure(`the settings name "${lacking}", which is not in this build: build again with these settings, or with --with ${lacking}`, 2);
-}
-
-/** These files and, where they must be signed, their signatures and the public keys. `keyFile`: null where they need no signature. */
-export function withSignatures(paths: readonly string[], keyFile: string | null): readonly string[] {
-  return keyFile === null ? paths : [...paths, ...paths.map(signatureFile), keyFile];
 }

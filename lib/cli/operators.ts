@@ -3,9 +3,9 @@
  */
 import type { AddressInfo } from "node:net";
 import type { Readable } from "node:stream";
+import { addressOf } from "../base/ip_address.ts";
 import type { Gateway } from "../embed/gateway.ts";
 import { GatewayCore } from "../gateway/gateway.ts";
-import { urlOf, where } from "./addresses.ts";
 import { listenFailure } from "./failure.ts";
 
 /** A server that does not listen yet. */
@@ -25,9 +25,10 @@ interface Place {
 export function opened<T extends { listen(at: { host: string; port: number }): Promise<AddressInfo> }>(server: T, { host, port, tls }: Place, name: "ADMIN" | "PROBE" | "MANAGER"): Opened<T> {
   const listen = async () => {
     try {
-      return urlOf(tls ? "https" : "http", await server.listen({ host, port }));
+      const { address, port: bound } = await server.listen({ host, port });
+      return `${tls ? "https" : "http"}://${addressOf({ host: address, port: bound })}`;
     } catch (error) {
-      throw listenFailure(error as NodeJS.ErrnoException, where(host, port), `${name}_PORT`, `${name}_HOST`);
+      throw listenFailure(error as NodeJS.ErrnoException, addressOf({ host, port }), `${name}_PORT`, `${name}_HOST`);
     }
   };
   return { server, listen };

@@ -5,15 +5,16 @@ import { systemClock, waitAtMost } from "../base/clock.ts";
 import { ignore, messageOf } from "../base/errors.ts";
 import { createLog, type Log } from "../base/log.ts";
 import type { Settings } from "../config/settings.ts";
+import { signatureFile } from "../config/source.ts";
 import type { Flags } from "../config/start_settings.ts";
 import { watchFiles } from "../config/watch.ts";
-import type { Change } from "../proof/config_diff.ts";
 import { answerForThread } from "../gateway/faults.ts";
-import { ConfigError, GatewayCore, type LastReload, type ReloadCause } from "../gateway/gateway.ts";
+import { ConfigError, GatewayCore, type ReloadCause } from "../gateway/gateway.ts";
+import { loaded } from "../gateway/parts.ts";
 import { LineWriter } from "../observe/line_writer.ts";
-import { announce, logWarnings } from "./announce.ts";
+import { announce } from "./announce.ts";
 import { reportErrors, type ExitCode } from "./failure.ts";
-import { ON_DEMAND, onDemandOf, settingsOf, withSignatures } from "./on_demand.ts";
+import { ON_DEMAND, onDemandOf, settingsOf } from "./on_demand.ts";
 import { drain, endAtOnce, LINGER_MS, untilStopped } from "./shutdown.ts";
 import { start, type Started } from "./start.ts";
 
@@ -29,7 +30,7 @@ export async function run({ flags }: { readonly flags: Flags }): Promise<ExitCod
 }
 
 async function serve(settings: Settings): Promise<ExitCode> {
-  const log = logFor(settings);
+  const log = createLog({ level: settings.logLevel, format: settings.logFormat });
   const tls = settings.serverCertPath === null ? null : await ON_DEMAND.tlsServer();
   const sockets = process.env.LISTEN_FDS ? (await ON_DEMAND.sockets()).passedSockets(process.env, process.pid, settings, log) : undefined;
   const count = (module: string) => whenStarted(({ gateway }) => GatewayCore.partsOf(gateway).metrics?.pluginFailed(module))();
@@ -37,7 +38,9 @@ async function serve(settings: Settings): Promise<ExitCode> {
     log.error("an uncaught error ends the program", { error: messageOf(error, "stack") });
     process.exit(1);
   });
-  const whenStarted: WhenStarted = (act) => () => void afterStart(starting, act, log);
+  // The start reports its own failure.
+  const whenStarted: WhenStarted = (act) => () =>
+    void starting.then(act, ignore).catch((error: unknown) => log.error("a signal, or a change of a file, has led to an error", { error: messageOf(error, "stack") }));
   const startedAt = Date.now();
   const { followFiles, reloadAll, close } = reloadOnChange(settings, tls, whenStarted, log);
   const onHangup = whenStarted((started) => {
@@ -76,17 +79,19 @@ type WhenStarted = (act: (started: Started) => unknown) => () => void;
 
 /** Watches the configuration and all files that it and the settings name, from before they are read: no change during the start is missed. */
 function reloadOnChange(settings: Settings, tls: Awaited<ReturnType<typeof ON_DEMAND.tlsServer>> | null, whenStarted: WhenStarted, log: Log) {
+  const reloadingFiles = (testFiles: readonly string[]) => withSignatures([settings.configPath, ...testFiles], settings.configKeyPath);
   const renew = tls?.createTlsRenewal(settings, log) ?? (() => {});
   /** A file that has changed since the configuration which names it was read, from `since` on, is read again. */
   const followFiles = ({ gateway }: Started, since: number) => {
     const { refusedFiles } = GatewayCore.partsOf(gateway).configuration;
     // Without files that `namedFiles` follows, whose change would else be two reloads.
-    reloading.follow(reloadingFiles(settings, [...gateway.testFiles, ...refusedFiles.filter((path) => !gateway.files.includes(path))]), since);
+    reloading.follow(reloadingFiles([...gateway.testFiles, ...refusedFiles.filter((path) => !gateway.files.includes(path))]), since);
     namedFiles.follow(gateway.files.filter((path) => !gateway.testFiles.includes(path)));
     void reloadNamedFiles(gateway, log); // includes changes before the files were watched
   };
-  const reload = (started: Started, by: ReloadCause) => {
+  const reload = async (started: Started, by: ReloadCause) => {
     const since = Date.now();
+    const { reloadFrom } = await loaded(ON_DEMAND.reloading);
     return reloadFrom(started.gateway, by, settings, log, () => followFiles(started, since));
   };
   /** The configuration, and every file that it or the settings name. */
@@ -102,58 +107,14 @@ function reloadOnChange(settings: Settings, tls: Awaited<ReturnType<typeof ON_DE
     return followFiles(started, Date.now());
   }));
   const reloading = watchFiles(whenStarted((started) => reload(started, "file")));
-  reloading.follow(reloadingFiles(settings, []));
+  reloading.follow(reloadingFiles([]));
   const close = () => [reloading, tlsFiles, namedFiles].forEach((watched) => watched.close());
   return { followFiles, reloadAll, close };
 }
 
-/** Never rejects. The start reports its own failure. */
-async function afterStart(starting: Promise<Started>, act: (started: Started) => unknown, log: Log): Promise<void> {
-  const started = await starting.catch(() => null);
-  try {
-    if (started !== null) await act(started);
-  } catch (error) {
-    log.error("a signal, or a change of a file, has led to an error", { error: messageOf(error, "stack") });
-  }
-}
-
-/** The files whose change causes a reload. */
-function reloadingFiles({ configPath, configKeyPath }: Settings, testFiles: readonly string[]): readonly string[] {
-  return withSignatures([configPath, ...testFiles], configKeyPath);
-}
-
-export function logFor(settings: Settings): Log {
-  return createLog({ level: settings.logLevel, format: settings.logFormat });
-}
-
-/** Per reload; `edge-gateway reload` and GET /gateway/status list all changes. */
-const MAX_LOGGED_CHANGES = 20;
-
-/**
- * Reloads the configuration; if it is refused, the old one stays in force and the reason is logged. `onEnd` is called before the log: a reader
- * of the log may change files at once.
- */
-export async function reloadFrom(gateway: GatewayCore, by: ReloadCause, settings: Settings, log: Log, onEnd: () => void = () => {}): Promise<LastReload> {
-  const isJson = settings.logFormat === "json";
-  await gateway.loadModules().catch(() => {}); // The reload fails for the same reason, and reports it.
-  try {
-    const { digest, changed, changes } = await gateway.reload(undefined, by).finally(onEnd);
-    const { configuration: { signer }, runtime } = GatewayCore.partsOf(gateway);
-    const count = (which: Change["change"]) => changes.filter(({ change }) => change === which).length;
-    const counts = changed ? { added: count("added"), altered: count("altered"), removed: count("removed") } : {};
-    const lines = changes.slice(0, MAX_LOGGED_CHANGES).map(runtime.parts.part("changes").changeLine);
-    const message = changed ? "configuration reloaded" : "configuration read again: its text is the same, its secrets were resolved again";
-    log.info(message, { digest, by, ...counts, ...gateway.counts, ...(signer !== undefined && { signed_by: signer }), ...(changed && isJson && { changes: lines }) });
-    if (!isJson) for (const line of lines) log.info(`  ${line}`);
-    logWarnings(log, gateway.configWarnings);
-  } catch (error) {
-    const { lastReload } = GatewayCore.partsOf(gateway).configuration;
-    if (lastReload?.outcome !== "refused") throw error;
-    const { issues } = lastReload;
-    log.error(`reload refused, configuration ${gateway.digest} stays in force`, { file: settings.configPath, by, ...(isJson && { issues }) });
-    if (!isJson) for (const issue of issues) log.error(`  ${issue}`);
-  }
-  return GatewayCore.partsOf(gateway).configuration.lastReload!;
+/** These files and, where they must be signed, their signatures and the public keys. `keyFile`: null where they need no signature. */
+export function withSignatures(paths: readonly string[], keyFile: string | null): readonly string[] {
+  return keyFile === null ? paths : [...paths, ...paths.map(signatureFile), keyFile];
 }
 
 /** Reloads the files that the configuration in force names, if their content has changed. */

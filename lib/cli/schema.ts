@@ -2,18 +2,32 @@
  * `edge-gateway schema`: prints the JSON Schema of the configuration. It runs the code of plugin modules.
  */
 import { configJsonSchema } from "../config/model.ts";
+import { kindsWithModules } from "../config/plugin_modules.ts";
+import * as references from "../config/references.ts";
+import { readConfigFile } from "../config/source.ts";
 import { ConfigError } from "../gateway/config_error.ts";
-import { moduleKinds } from "../parts/load.ts";
+import { signatureCheck } from "../gateway/config_reader.ts";
+import { loadPluginModules } from "../parts/load.ts";
 import { ALL_FIELDS } from "../parts/all_parts.ts";
 import { builtinPlugins } from "../plugins/builtin.ts";
+import type { AnyPlugin } from "../plugins/plugin.ts";
 import type { RunCommand } from "./arguments.ts";
 import { configFlag, configKeyFile } from "./config_file.ts";
 
 /** Errors in the configuration do not matter, except that its plugin modules must be usable. */
-export const schema: RunCommand = async (given, own) => {
-  const file = configFlag(given, own);
-  const { kinds, issues } = file === undefined ? { kinds: builtinPlugins, issues: [] } : await moduleKinds(file, builtinPlugins, configKeyFile(given));
-  if (issues.length > 0) throw new ConfigError(issues, file);
+export const schema: RunCommand = async (given) => {
+  const file = configFlag(given);
+  const kinds = file === undefined ? builtinPlugins : await kindsFor(file, configKeyFile(given));
   process.stdout.write(`${JSON.stringify(configJsonSchema(kinds, ALL_FIELDS), null, 2)}\n`);
   return 0;
 };
+
+/** The built-in kinds, and those from the modules of a configuration file. */
+async function kindsFor(file: string, keyFile: string | undefined): Promise<readonly AnyPlugin[]> {
+  const modules = await loadPluginModules(file, process.env, keyFile);
+  const read = readConfigFile(file, signatureCheck(modules, keyFile));
+  if (!read.ok) throw new ConfigError(read.issues, file);
+  const { kinds, issues } = kindsWithModules<AnyPlugin>(read, { references, environment: process.env }, builtinPlugins, modules.kindsOf);
+  if (issues.length > 0) throw new ConfigError(issues, file);
+  return kinds;
+}

@@ -8,6 +8,7 @@ import type { Settings } from "../config/settings.ts";
 import { GatewayCore } from "../gateway/gateway.ts";
 import { takeOverSignals } from "./early_signals.ts";
 import type { ExitCode } from "./failure.ts";
+import type { Started } from "./start.ts";
 
 /** Limit in milliseconds for work that may never end: a name lookup that hangs, output that is not read. */
 export const LINGER_MS = 500;
@@ -38,18 +39,11 @@ export function untilStopped(end: (signal: NodeJS.Signals) => Promise<void>, log
   });
 }
 
-interface Drained {
-  readonly gateway: GatewayCore;
-  readonly admin: { close(): Promise<unknown> } | null;
-  readonly manager: { close(): Promise<unknown> } | null;
-  readonly probes: { close(): Promise<unknown> } | null;
-}
-
 /**
  * Drains a gateway: reports not ready, keeps serving while load balancers notice, stops accepting, and finishes the requests in flight
  * within the grace period.
  */
-export async function drain(signal: NodeJS.Signals, { gateway, admin, manager, probes }: Drained, settings: Settings, log: Log): Promise<void> {
+export async function drain(signal: NodeJS.Signals, { gateway, admin, manager, probes }: Pick<Started, "gateway" | "admin" | "manager" | "probes">, settings: Settings, log: Log): Promise<void> {
   if (settings.preStopDelayS > 0) {
     gateway.announceStop();
     log.info(`${signal}: not ready any more, still serving`, { in_flight: gateway.inFlight, delay_s: settings.preStopDelayS });
@@ -79,7 +73,7 @@ function exitBy(endsAt: number, gateway: GatewayCore, log: Log): void {
 }
 
 /** The second signal: ends the workers, and the process where one of them does not end. */
-export async function endAtOnce({ gateway }: Pick<Drained, "gateway">, log: Log): Promise<void> {
+export async function endAtOnce({ gateway }: Started, log: Log): Promise<void> {
   await waitAtMost(GatewayCore.partsOf(gateway).configuration.followers?.terminate() ?? Promise.resolve(), LINGER_MS);
   if (threadsOf(gateway) > 0) killItself(log);
 }

@@ -25,7 +25,7 @@ const NAMES: readonly string[] = ["http", "https"];
  * The sockets that were passed to this process, `pid`. Their names decide what each is for; without names of ours the first is for HTTP and the
  * second for HTTPS. Throws a `Failure` for sockets that cannot be used by these settings.
  */
-export function passedSockets(environment: Environment, pid: number, settings: Pick<Settings, "serverCertPath" | "workers">, log: Log): PassedSockets {
+export function passedSockets(environment: Environment, pid: number, settings: Pick<Settings, "httpPort" | "serverCertPath" | "workers">, log: Log): PassedSockets {
   const { LISTEN_FDS: given = "", LISTEN_PID: owner, LISTEN_FDNAMES: written } = environment;
   if (given === "") return { http: [], https: [] };
   if (owner !== String(pid)) {
@@ -48,6 +48,7 @@ export function passedSockets(environment: Environment, pid: number, settings: P
   if (sockets.https.length > 0 && settings.serverCertPath === null) {
     throw refused("a socket for HTTPS is passed (LISTEN_FDS): it needs SERVER_CERT_PATH and SERVER_KEY_PATH");
   }
+  if (sockets.http.length > 0 && settings.httpPort === null) throw refused("a socket for HTTP is passed (LISTEN_FDS), and HTTP_PORT is off: leave one of them out");
   // Workers accept on ports that they open together; a socket from outside would belong to one of them.
   if (settings.workers !== 1) throw refused("sockets are passed (LISTEN_FDS), which only one process can use: set WORKERS to 1, or start without the socket unit");
   log.info("listening on sockets that were passed (LISTEN_FDS)", { http: sockets.http, https: sockets.https });

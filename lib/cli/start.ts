@@ -4,6 +4,7 @@
 import type { AddressInfo } from "node:net";
 import type { Admin } from "../admin/server.ts";
 import { messageOf } from "../base/errors.ts";
+import { addressOf } from "../base/ip_address.ts";
 import type { Log } from "../base/log.ts";
 import type { Threads } from "../base/threads.ts";
 import type { BoundAddress } from "../cluster/messages.ts";
@@ -14,7 +15,6 @@ import { loadPluginModules } from "../parts/load.ts";
 import type { Manager } from "../manager/server.ts";
 import type { OperatorServer, OperatorTls } from "../operator/operator_server.ts";
 import type { TlsFiles } from "../server/tls.ts";
-import { urlOf, where } from "./addresses.ts";
 import { Failure, listenFailure } from "./failure.ts";
 import { OF_ADMIN, ON_DEMAND, partsNamedBy } from "./on_demand.ts";
 import type { Opened } from "./operators.ts";
@@ -59,30 +59,30 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
   const { tracing } = settings;
   const adminCookie = settings.admin?.cookie;
   const named = partsNamedBy(settings);
-  for (const name of named) await modules.parts.loadPart(name);
+  for (const name of named) await modules.loadPart(name);
   const supervisor = settings.workers === 1 ? null : (await ON_DEMAND.workers()).openWorkers(settings, named, log);
-  const made = { ...gatewayOptions, modules, log, ...(tracing && { tracing }), ...(adminCookie !== undefined && { adminCookie }) };
-  const reporting = modules.parts.partIfLoaded("reporting");
+  const made = { ...gatewayOptions, modules, log, hasHttps: settings.serverCertPath !== null, ...(tracing && { tracing }), ...(adminCookie !== undefined && { adminCookie }) };
+  const reporting = modules.partIfLoaded("reporting");
   const reported = reporting && open(reporting.Gateway, made, supervisor?.threads);
   const gateway = reported ?? open(GatewayCore, made, supervisor?.threads);
   const { configuration } = GatewayCore.partsOf(gateway);
   // Before anything listens: to find the warnings of ten thousand routes takes a second.
   await configuration.findWarnings();
   const tls = settings.serverCertPath === null ? null : (await ON_DEMAND.tlsServer()).readTlsFiles(settings, log);
-  configuration.setHttps(tls !== null);
-  const operatorTls = tls && { ...tls, part: ((name) => modules.parts.part(name)) satisfies OperatorTls["part"] };
+  const operatorTls = tls && { ...tls, part: ((name) => modules.part(name)) satisfies OperatorTls["part"] };
   const admin = settings.admin && reported && (await ON_DEMAND.admin()).openAdmin(settings.admin, settings, { gateway: reported, tls: operatorTls, onRequest: OF_ADMIN, reload, log });
   const probes = settings.probe && reported && (await ON_DEMAND.probes()).openProbes(settings.probe, settings.metricsToken, reported, log);
   let manager: Opened<Manager> | null = null;
   try {
     await configuration.prove("lenient");
     onListen?.();
-    const plain = await listenFor({ gateway, settings, name: "HTTP_PORT", port: settings.httpPort, fds: sockets?.http, tls: null });
+    const { httpPort } = settings;
+    const plain = httpPort === null ? [] : await listenFor({ gateway, settings, name: "HTTP_PORT", port: httpPort, fds: sockets?.http, tls: null });
     const secure = tls === null ? [] : await listenFor({ gateway, settings, name: "HTTPS_PORT", port: settings.httpsPort, fds: sockets?.https, tls });
     await supervisor?.start(gateway, [...plain, ...secure], tls).catch((error: NodeJS.ErrnoException & { address?: string; port?: number }) => {
       const { code, address, port } = error;
       if (code !== "EADDRINUSE") throw new Failure(error.message, 1);
-      throw listenFailure(error, where(address!, port!), plain[0]!.port === port ? "HTTP_PORT" : "HTTPS_PORT", "LISTEN_HOST");
+      throw listenFailure(error, addressOf({ host: address!, port: port! }), plain[0]?.port === port ? "HTTP_PORT" : "HTTPS_PORT", "LISTEN_HOST");
     });
     const [http, https] = [urlsOf(plain), urlsOf(secure)];
     const adminUrl = (await admin?.listen()) ?? null;
@@ -138,12 +138,12 @@ async function listenOnAll({ gateway, settings, name, port }: Listening, secure:
       if (error instanceof ConfigError) throw error;
       const { code } = error as NodeJS.ErrnoException;
       if (host === "::" && settings.listenHosts.length > 1 && (code === "EAFNOSUPPORT" || code === "EADDRNOTAVAIL")) continue;
-      throw listenFailure(error as NodeJS.ErrnoException, where(host, shared), name, "LISTEN_HOST");
+      throw listenFailure(error as NodeJS.ErrnoException, addressOf({ host, port: shared }), name, "LISTEN_HOST");
     }
   }
   return addresses;
 }
 
 function urlsOf(addresses: readonly BoundAddress[]): string[] {
-  return addresses.map(({ host, port, isSecure }) => urlOf(isSecure ? "https" : "http", { address: host, port }));
+  return addresses.map((address) => `${address.isSecure ? "https" : "http"}://${addressOf(address)}`);
 }

@@ -1,5 +1,5 @@
 /**
- * The schema of conditions on the headers, the query and the cookies of a request.
+ * The schema of conditions on the headers, the query, the cookies and the scheme of a request.
  */
 import { FIELD_VALUE, FORWARDING, HOP_BY_HOP, TOKEN } from "../base/http_grammar.ts";
 import { charactersUpTo } from "../base/linear_pattern.ts";
@@ -48,11 +48,12 @@ export const CONDITIONS = s.object(
     headers: s.withDefault(byHeader(HEADER, "By name: the exact value, a pattern, true: present, null: absent.", headerProblem), {}),
     query: s.withDefault(byName(PARAMETER, "The same for parameters of the query, percent-decoded.", parameterProblem), {}),
     cookies: s.withDefault(byName(COOKIE, "The same for cookies.", cookieProblem), {}),
+    scheme: s.optional(s.oneOf(["http", "https"], { describe: "The scheme by which the client has asked." })),
   },
   {
     describe: "Conditions that a request has to fulfil, all of them; at least one.",
-    refine({ headers, query, cookies }, report) {
-      if ([headers, query, cookies].every((names) => Object.keys(names).length === 0)) {
+    refine({ headers, query, cookies, scheme }, report) {
+      if (scheme === undefined && [headers, query, cookies].every((names) => Object.keys(names).length === 0)) {
         report('needs at least one condition, such as "headers": { "X-Version": "2" }');
       }
     },

@@ -20,6 +20,7 @@ import type { SPLIT } from "./split.ts";
 import type { STICKY } from "./sticky.ts";
 import type { TEST_FILES, TESTS } from "./tests.ts";
 import type { CERTIFICATE, UPSTREAM_TLS } from "./tls_fields.ts";
+import type { ROUTE_PATH, SERVICE_PATH } from "./upstream_path.ts";
 
 /** The part of a plugin kind that the configuration needs. */
 export interface PluginKind {
@@ -83,6 +84,8 @@ export interface PartSchemas {
   readonly hash_on: typeof HASH_ON;
   readonly hash_balance_factor: typeof HASH_BALANCE_FACTOR;
   readonly match: typeof CONDITIONS;
+  readonly upstream_path: typeof SERVICE_PATH;
+  readonly route_upstream_path: typeof ROUTE_PATH;
   readonly split: typeof SPLIT;
   readonly sticky: typeof STICKY;
   readonly tests: typeof TESTS;
@@ -122,6 +125,7 @@ function globalSchema<P extends PluginInput>(plugins: Plugins<P>, parts: readonl
       certificates: s.withDefault(s.array(field("certificate"), { describe: "Server certificates by host name (SNI), besides the default one." }), []),
       http1: choice(["wire", "node"], "What serves HTTP/1.1 to clients: the gateway's own codec, or Node's server."),
       https_redirect: s.optional(field("https_redirect")),
+      http2: flag("Whether HTTPS ports offer HTTP/2.", true),
       h2c: flag("Whether plain HTTP ports take HTTP/2 by prior knowledge.", false),
       dns_ttl_ms: integer(100, DAY_MS, 30_000, "How often names of upstreams are looked up again, in milliseconds."),
       limits: s.withDefault(LIMITS, {}),
@@ -143,12 +147,14 @@ function serviceSchema<P extends PluginInput>(plugins: Plugins<P>, parts: readon
     path: PATH,
     methods: s.withDefault(s.array(METHOD, { describe: "HTTP methods the route accepts; none means all. GET implies HEAD." }), []),
     match: s.optional(field("match")),
+    upstream_path: s.optional(field("route_upstream_path")),
     plugins: s.withDefault(plugins, []),
   });
   return s.object(
     {
       name: NAME,
       base_path: BASE_PATH,
+      upstream_path: s.optional(field("upstream_path")),
       protocol: choice(["http", "https", "h2c", "h2"], "Protocol used towards upstreams."),
       load_balancing_strategy: choice(STRATEGIES, "Upstream selection strategy."),
       hash_on: s.optional(field("hash_on")),

@@ -2,7 +2,7 @@
  * Replaces `${env:NAME}` and `${file:/path}` in a string by their values.
  */
 import { resolve } from "node:path";
-import { whyUnreadable, withoutFinalNewline } from "../base/regular_file.ts";
+import { whyUnreadable } from "../base/regular_file.ts";
 import type { JsonNode, Path } from "./json.ts";
 import { INVALID, MASK, mismatch, report } from "./schema_core.ts";
 import type { AcceptText, AnySchema, CheckContext, Invalid, NodeOf, ReferenceUse, Sources } from "./schema_core.ts";
@@ -123,7 +123,8 @@ function readSecret(name: string, sources: Sources): Found {
   try {
     const content = sources.readFile(resolve(sources.folder, name));
     const text = typeof content === "string" ? content : new TextDecoder("utf-8", { fatal: true }).decode(content);
-    return { value: withoutFinalNewline(text) };
+    // Without ONE line break at its end, which editors and `echo` add.
+    return { value: text.replace(/\r?\n$/, "") };
   } catch (error) {
     const why = error instanceof TypeError ? "it is not UTF-8 text" : whyUnreadable(error);
     return { problem: `cannot be resolved: cannot read ${resolve(sources.folder, name)}: ${why}` };

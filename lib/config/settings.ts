@@ -1,7 +1,7 @@
 /**
  * The runtime settings of a gateway, read from its flags and the environment, and checked together.
  */
-import { readRegularFile, whyUnreadable, withoutFinalNewline } from "../base/regular_file.ts";
+import { readRegularFile, whyUnreadable } from "../base/regular_file.ts";
 import { SETTINGS, unknownFlags, type MANAGER_TABLE } from "./settings_table.ts";
 import { asksForTraces, messagesOf, portProblems, portsOf, readValues, rulesOfStart, startOf, WITHOUT_TLS } from "./start_settings.ts";
 import type { Environment, Flags, Host, ReadOf, Rule, Setting, SettingsRead, ValuesOf } from "./start_settings.ts";
@@ -102,7 +102,7 @@ function secret([variable, row]: SecretRow, given: string | null, file: string |
     return given;
   }
   try {
-    const text = withoutFinalNewline(String((host.readFile ?? readRegularFile)(file)));
+    const text = String((host.readFile ?? readRegularFile)(file)).replace(/\r?\n$/, "");
     const value = text === "" ? null : row.parse(text);
     if (value !== null) return value;
     issues.push(`${variable}_FILE: ${file} ${text === "" ? "is empty" : `does not contain ${row.expects}`}`);

@@ -36,6 +36,11 @@ export type Parser<T> = Pick<Setting<T>, "parse" | "expects" | "value">;
 
 export const FILE: Parser<string> = { value: "PATH", expects: "the path of a file", parse: (text) => (isContent(text) ? null : text) };
 export const PORT = integer("PORT", 0, 65_535);
+const PORT_OR_OFF: Parser<number | "off"> = {
+  value: "PORT|off",
+  expects: `${PORT.expects}, or off`,
+  parse: (text) => (text === "off" ? text : PORT.parse(text)),
+};
 export const BOOLEAN: Parser<boolean> = {
   value: "true|false",
   expects: "true or false",
@@ -61,7 +66,7 @@ export const START_SETTINGS = {
   configPath: setting("CONFIG_FILE_PATH", FILE, "gw.json", "Configuration file.", "config"),
   configKey: optionalSetting("CONFIG_PUBLIC_KEY", FILE, "Public keys (PEM), one of which must have signed the configuration.", "config-key"),
   noTests: setting("NO_TESTS", BOOLEAN, "false", "Run no tests of the configuration, neither at the start nor before reloads."),
-  httpPort: setting("HTTP_PORT", PORT, "8008", "Port for plain HTTP traffic; 0 is any free port."),
+  httpPort: setting("HTTP_PORT", PORT_OR_OFF, "8008", "Port for plain HTTP traffic; 0 is any free port, off opens none."),
   httpsPort: setting("HTTPS_PORT", PORT, "8443", "Port for HTTPS traffic; used when there is a server certificate."),
   listenHosts: setting("LISTEN_HOST", HOSTS, "0.0.0.0,::", "Addresses on which traffic is accepted."),
   serverCertPath: optionalSetting("SERVER_CERT_PATH", FILE, "Server certificate chain (PEM)."),
@@ -121,7 +126,9 @@ export function startOf(values: ValuesOf<typeof START_SETTINGS>, host: Host) {
   return {
     ...{ configPath, serverCertPath, serverKeyPath, caCertPath, persistence, listenHosts, shutdownGraceS, preStopDelayS, workers, logLevel },
     /** 0 means any free port, for the ports of other listeners too. */
-    ...{ httpPort, httpsPort },
+    httpsPort,
+    /** Null: there is no plain listener. */
+    httpPort: httpPort === "off" ? null : httpPort,
     /** Null: the configuration needs no signature. */
     configKeyPath: configKey,
     tests: values.noTests ? ("skip" as const) : ("run" as const),
@@ -147,6 +154,7 @@ export function rulesOfStart(values: ReadOf<typeof START_SETTINGS>): Rule[] {
   const { serverCertPath: cert, serverKeyPath: key, caCertPath: ca } = values;
   return [
     ...certificateRules(values),
+    [values.httpPort === "off" && cert === null && key === null, `HTTP_PORT=off needs ${WITHOUT_TLS}, and nothing would listen`],
     [ca !== null && cert === null && key === null, `CA_CERT_PATH needs ${WITHOUT_TLS}`],
     [values.clientAuth !== null && ca === null, "CLIENT_AUTH needs CA_CERT_PATH, which verifies client certificates"],
   ];
@@ -163,7 +171,7 @@ export function certificateRules({ serverCertPath: cert, serverKeyPath: key }: P
 type NamedPort = readonly [name: string, port: number | null];
 
 export function portsOf({ httpPort, httpsPort, serverCertPath: cert, serverKeyPath: key }: ReadOf<typeof START_SETTINGS>): NamedPort[] {
-  return [["HTTP_PORT", httpPort], ["HTTPS_PORT", cert === null || key === null ? null : httpsPort]];
+  return [["HTTP_PORT", httpPort === "off" ? null : httpPort], ["HTTPS_PORT", cert === null || key === null ? null : httpsPort]];
 }
 
 /** Ports that are named twice; 0 is any free port. */

@@ -2,33 +2,34 @@
  * Runs one plugin without sockets and without a gateway, for its author's tests: with a checked configuration, made-up requests, an
  * upstream that is a value or a function, and a clock that the test moves.
  */
-import { destinationOf, Egress } from "../base/egress.ts";
+import { Egress } from "../base/egress.ts";
 import type { LogFields } from "../base/log.ts";
 import { manualClock, type ManualClock } from "../base/manual_clock.ts";
-import { verifyPassword } from "../base/password.ts";
-import { SharedCount } from "../base/shared_counts.ts";
-import { SharedMemory } from "../base/shared_memory.ts";
+import * as passwords from "../base/password.ts";
+import * as sharedCounts from "../base/shared_counts.ts";
+import * as sharedMemory from "../base/shared_memory.ts";
 import type { Names } from "../base/option_names.ts";
-import { ALONE } from "../base/threads.ts";
 import { loadConfig } from "../config/load.ts";
 import * as references from "../config/references.ts";
-import type { Config } from "../config/model.ts";
-import type { Infer, InputOf, Schema } from "../config/schema.ts";
-import { HttpClient, type HttpClientOptions } from "../client/client.ts";
+import type { Config, PluginInstance } from "../config/model.ts";
+import type { InputOf, Schema } from "../config/schema.ts";
+import * as client from "../client/client.ts";
 import { Exchange, type Call } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 import { headerValue, type HeaderList } from "../http/headers.ts";
 import { faultReply, isForeignFault, type Reply } from "../http/reply.ts";
 import { isReply } from "../plugins/chain.ts";
-import { sendingValid } from "../plugins/sending_valid.ts";
 import { kindProblem } from "../plugins/kind_problem.ts";
-import { type KeptState, type Plugin, type Scope, type Tools } from "../plugins/plugin.ts";
+import type { AnyPlugin, Plugin, Scope, Tools } from "../plugins/plugin.ts";
 import { readTarget } from "../route/path.ts";
 import { statedLength } from "../server/client_reply.ts";
 import type { Inbound } from "../server/receive.ts";
-import { memoryCounters } from "../store/memory.ts";
+import * as sharedConnections from "../server/shared_connections.ts";
+import * as counters from "../store/memory.ts";
 import { ConfigError } from "../gateway/config_error.ts";
-import { urlsOf, whyOf } from "../gateway/plugin_destinations.ts";
+import { Parts } from "../gateway/parts.ts";
+import { createLink, type StandIns } from "../gateway/plugin_instances.ts";
+import { Runtime } from "../gateway/runtime.ts";
 import { serversOf, type Answer } from "../proof/stand_ins.ts";
 import { checkRequest, collected, headerListOf, injected, REQUEST_NAMES, type InjectRequest, type InjectResponse } from "../proof/made_request.ts";
 
@@ -98,10 +99,8 @@ export function exercisePlugin<S extends Schema<any>>(plugin: Plugin<S>, config:
   if (problem !== undefined) throw new TypeError(problem);
   const { clock = manualClock() } = options;
   const lines: LogLine[] = [];
-  const kept = new Map<string, KeptState>();
   const { plugins, limits } = loadGlobal(plugin, config, options.environment);
-  const egress = new Egress(urlsOf(plugin, plugins[0]!.config).map((url) => destinationOf(new URL(url), whyOf(plugin))));
-  const middleware = sendingValid(plugin.create(plugins[0]!.config as Infer<S>, toolsFor(options, { clock, lines, kept, egress, why: whyOf(plugin) })));
+  const { runtime, middleware } = created(plugin, plugins[0]!, options, clock, lines);
   const tracks = new WeakMap<Call, Track>();
   const answer = upstreamOf(options.upstream);
   const handler = middleware((exchange) => {
@@ -135,10 +134,7 @@ export function exercisePlugin<S extends Schema<any>>(plugin: Plugin<S>, config:
         inbound.body?.destroy();
       }
     },
-    async close() {
-      await Promise.all([...kept.values()].map((each) => each.close()));
-      kept.clear();
-    },
+    close: () => runtime.closeKept(),
   };
 }
 
@@ -146,7 +142,6 @@ type Track = { -readonly [Key in "forwarded" | "forwardedBody"]: Exercised[Key] 
 
 const SERVICE = { name: "exercise", basePath: "" };
 const ROUTE = { name: "route", path: "/{rest*}" };
-const MAX_VERDICT_BYTES = 1024 * 1024;
 
 /** The global settings of a configuration with this plugin only. Issues begin at the plugin. */
 function loadGlobal(plugin: Plugin<Schema<any>>, config: unknown, environment: ExerciseOptions["environment"] = {}): Config["global"] {
@@ -158,38 +153,25 @@ function loadGlobal(plugin: Plugin<Schema<any>>, config: unknown, environment: E
 
 const PLUGIN_AT = ["global", "plugins", 0];
 
-interface ToolParts extends Pick<HttpClientOptions, "egress" | "why"> {
-  readonly clock: ManualClock;
-  readonly lines: LogLine[];
-  readonly kept: Map<string, KeptState>;
-}
+/** What plugins can need. */
+const PARTS = new Parts();
+PARTS.add({ client, counters, passwords, shared: { ...sharedCounts, ...sharedMemory, ...sharedConnections } });
 
-function toolsFor(options: ExerciseOptions, { clock, lines, kept, ...dialling }: ToolParts): Tools {
-  const { id = null, level = "route", gatewayName = "edge-gateway", answers, verifiedClaims = null } = options;
+/** One instance of the plugin, as a gateway creates it. Throws what the plugin throws. */
+function created(plugin: AnyPlugin, instance: PluginInstance, options: ExerciseOptions, clock: ManualClock, lines: LogLine[]) {
+  const { id, level = "route", gatewayName = "edge-gateway", answers, verifiedClaims = null } = options;
   const ask = answers && serversOf(answers.map((answer) => ({ status: 200, headers: {}, body: "", ...answer })));
   const to = (at: LogLine["level"]) => (message: string, fields: LogFields = {}) => void lines.push({ level: at, message, fields });
-  return {
-    clock,
-    log: { debug: to("debug"), info: to("info"), warn: to("warn"), error: to("error") },
-    counters: memoryCounters(clock),
-    gatewayName,
-    scope: { level, key: "exercised", id, service: level === "global" ? null : SERVICE.name, route: level === "route" ? ROUTE.name : null },
-    keep<T extends KeptState>(name: string, settings: unknown, make: () => T): T {
-      const key = JSON.stringify([name, settings]);
-      if (!kept.has(key)) kept.set(key, make());
-      return kept.get(key) as T;
-    },
-    shared: () => null,
-    common: (_name, make) => make(),
-    count: (name) => new SharedCount(ALONE, name),
-    verdicts: new SharedMemory(MAX_VERDICT_BYTES),
-    client: (settings) => (ask === undefined ? new HttpClient({ clock, ...settings, ...dialling }) : { ask, close() {} }),
-    verifiedClaims,
-    secretParameters: new Set(),
-    verifyPassword,
-    isTrial: false,
-    tally: () => {},
-  };
+  const log = { debug: to("debug"), info: to("info"), warn: to("warn"), error: to("error") };
+  const runtime = new Runtime(clock, log, undefined, undefined, PARTS);
+  const inUse = runtime.inUse(0);
+  const standIns: StandIns = { client: ask && (() => ({ ask, close() {} })), observed: (_, middleware) => middleware, verifiedClaims, isTrial: false };
+  const none = { metrics: null, plan: null, tracer: null, onFault() {}, instances: new Set<string>(), egress: new Egress([]) };
+  const place = { level, service: level === "global" ? null : SERVICE.name, route: level === "route" ? ROUTE.name : null };
+  const context = { ...none, runtime, inUse, log, gatewayName, kinds: [plugin], standIns };
+  const { middleware } = createLink({ ...instance, ...(id !== undefined && { id }) }, 0, place, context);
+  runtime.adopt(inUse);
+  return { runtime, middleware };
 }
 
 /** Throws a TypeError for a request that a gateway refuses before any plugin. */

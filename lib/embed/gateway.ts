@@ -7,8 +7,8 @@ import type { Json } from "../config/json.ts";
 import { NOT_LOADED } from "../config/part_fields.ts";
 import { maskedConfig } from "../config/masked.ts";
 import type { Following } from "../gateway/bundle.ts";
-import { GatewayCore, type GatewayParts } from "../gateway/gateway.ts";
-import type { CompleteOptions, GatewayHealth } from "../gateway/options.ts";
+import { GatewayCore } from "../gateway/gateway.ts";
+import type { CompleteOptions, GatewayHealth, GatewayParts } from "../gateway/options.ts";
 import type { GatewayStatus, LastTests, TestReport } from "../gateway/status.ts";
 import type { GatewayStats, StatsExtent } from "../observe/stats.ts";
 import type { DryRun } from "../proof/dry_run.ts";
@@ -40,10 +40,8 @@ export class Gateway extends GatewayCore {
     const { configuration, listener, runtime } = this.#joined;
     const { parts } = runtime;
     if (!isWorker(runtime.threads) && this.#joined.metrics !== null) this.#joined.onActivate = () => this.#reports.start();
-    const mounted = parts.partIfLoaded("embedding")?.mounted(listener, configuration);
-    this.handler = mounted?.handler ?? notEmbedded;
-    this.upgrade = mounted?.upgrade ?? notEmbedded;
-    this.matches = mounted?.matches ?? notEmbedded;
+    const mounted = parts.partIfLoaded("embedding")?.mounted(listener, configuration) ?? NOT_EMBEDDED;
+    ({ handler: this.handler, upgrade: this.upgrade, matches: this.matches } = mounted);
   }
 
   get #joined(): GatewayParts {
@@ -62,12 +60,12 @@ export class Gateway extends GatewayCore {
 
   /** All about the gateway at this moment, as the admin interface reports it. */
   get status(): GatewayStatus {
-    return this.#joined.runtime.parts.part("reporting").statusOf(this.#joined, this.#joined.listening());
+    return this.#joined.runtime.parts.part("reporting").statusOf(this.#joined);
   }
 
   /** The state of every upstream and every circuit breaker. */
   get health(): GatewayHealth {
-    return { services: this.#joined.runtime.health };
+    return { services: this.#joined.runtime.upstreamSets.map(({ report }) => report) };
   }
 
   /** Requests, errors and times of the last minute for every route and upstream, and of the last 15 minutes in all. */
@@ -94,12 +92,12 @@ export class Gateway extends GatewayCore {
 
   /** All metrics at this moment in Prometheus' text format 0.0.4. With thousands of busy routes it takes a while. */
   metrics(): string {
-    return this.#reports.metrics(this.#joined.listening());
+    return this.#reports.metrics();
   }
 
   /** The same as a stream, which lets requests through between its slices and waits for a slow reader. */
   metricsStream(): Readable {
-    return this.#reports.metricsStream(this.#joined.listening());
+    return this.#reports.metricsStream();
   }
 
   get #reports(): Reporting {
@@ -132,11 +130,12 @@ export class Gateway extends GatewayCore {
 
   /** Sends one request through the gateway without a socket. Rejects when the reply breaks off. */
   inject(request: InjectRequest): Promise<InjectResponse> {
-    return this.#joined.runtime.parts.part("embedding").injectInto(this.#joined.requests, request, this.#joined.configuration.receiving);
+    return this.#joined.runtime.parts.part("embedding").injectInto(this.#joined.requests, request, this.#joined.configuration.snapshot.receiving);
   }
 }
 
 /** The program itself never calls what is for a host's server. */
-function notEmbedded(): never {
+const notEmbedded = (): never => {
   throw new Error(`the part "embedding" ${NOT_LOADED}`);
-}
+};
+const NOT_EMBEDDED: Mounted = { handler: notEmbedded, upgrade: notEmbedded, matches: notEmbedded };

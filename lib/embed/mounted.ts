@@ -23,17 +23,17 @@ export interface Mounted {
   matches(request: IncomingMessage): boolean;
 }
 
-export function mounted({ onRequest, onUpgrade }: Listener, configuration: Pick<Configuration, "snapshot" | "receiving">): Mounted {
+export function mounted({ onRequest, onUpgrade }: Listener, configuration: Pick<Configuration, "snapshot">): Mounted {
   // A path that is refused for its spelling is not passed on: another reader may take it for that of a guarded route.
   const matches = (request: IncomingMessage) => {
     const { method = "", httpVersion, rawHeaders } = request;
-    const { receiving, snapshot } = configuration;
+    const { receiving, table } = configuration.snapshot;
     const framing = readFraming(method, rawHeaders, httpVersion, receiving.underscores);
     const head = { method, target: targetOf(request), httpVersion, headers: rawHeaders, framing };
     const inbound = receiveHead(head, connectionOf(request.socket), null, null, receiving, ignore);
     const target = readTarget(inbound.target);
     if ("code" in target) return true;
-    const { kind } = findRoute(inbound, target.authority ?? inbound.authority, target, snapshot.table);
+    const { kind } = findRoute(inbound, target.authority ?? inbound.authority, target, table);
     return kind !== "none" && kind !== "conditions";
   };
   return {
@@ -50,7 +50,7 @@ export function mounted({ onRequest, onUpgrade }: Listener, configuration: Pick<
       if (server === undefined || server.listenerCount("upgrade") < 2) return onUpgrade(request, socket, head);
       const { bytesWritten } = request.socket;
       const isAnswered = () => socket.destroyed || request.socket.bytesWritten > bytesWritten;
-      configuration.receiving.clock.after(ANSWER_MS, () => void (isAnswered() || onUpgrade(request, socket, head)));
+      configuration.snapshot.receiving.clock.after(ANSWER_MS, () => void (isAnswered() || onUpgrade(request, socket, head)));
     },
   };
 }

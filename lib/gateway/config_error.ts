@@ -2,7 +2,7 @@
  * The error of a configuration that is refused.
  */
 import { formatIssues } from "../config/load.ts";
-import type { ConfigIssue } from "../config/source.ts";
+import type { ConfigIssue, ConfigSource } from "../config/source.ts";
 
 /** A configuration that is refused; `message` lists every issue on a line of its own. */
 export class ConfigError extends Error {
@@ -17,4 +17,8 @@ export class ConfigError extends Error {
     this.issues = issues;
     this.file = file;
   }
+}
+
+export function fileOf(source: ConfigSource): string | undefined {
+  return "file" in source ? source.file : undefined;
 }

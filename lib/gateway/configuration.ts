@@ -8,14 +8,13 @@ import type { Call } from "../http/exchange.ts";
 import type { AccessLog } from "../observe/access_log.ts";
 import { whyUnwritable } from "../observe/line_writer.ts";
 import type { Link } from "../plugins/chain.ts";
-import type { ReceiveOptions } from "../server/receive.ts";
 import type { Bundle, Followers, Following } from "./bundle.ts";
-import { ConfigError } from "./config_error.ts";
+import { ConfigError, fileOf } from "./config_error.ts";
 import type { ConfigInput } from "./config_input.ts";
-import { ConfigReader, fileOf, readNoFile, refuseHttpsRedirect, type ConfigurationOptions, type ReadConfig } from "./config_reader.ts";
+import { ConfigReader, readNoFile, type ConfigurationOptions, type ReadConfig } from "./config_reader.ts";
 import type { CompileTools } from "./plugin_instances.ts";
 import { logFault } from "./serve.ts";
-import { compile, receivingBy, redirectOf, type Loaded, type Snapshot } from "./snapshot.ts";
+import { compile, redirectOf, type Loaded, type Snapshot } from "./snapshot.ts";
 import type { ConfigWarning, GatewayStatus, LastReload, LastTests, PluginFaults, ReloadCause, Reloaded, TestReport } from "./status.ts";
 
 /** The parts of a gateway that a configuration is compiled with, and that a new configuration changes. */
@@ -33,15 +32,10 @@ export class Configuration {
   readonly #reader: ConfigReader;
   /** In force. */
   snapshot: Snapshot;
-  /** What it was compiled from. */
-  #read: Omit<Prepared, "next">;
+  /** The same, with what it was compiled from. */
+  #inForce: Prepared;
   /** About the snapshot; computed when they are needed first. */
   #warnings: readonly ConfigWarning[] | null = null;
-  readonly #proxies = () => this.#tools.runtime.parts.part("trustedProxies");
-  /** Null: no configuration so far can have warnings, see `canHaveWarnings`. */
-  readonly #finder = () => this.#tools.runtime.parts.partIfLoaded("warnings");
-  /** How requests are received; made once for all requests of the snapshot. */
-  receiving: ReceiveOptions;
   /** When the snapshot was loaded, in milliseconds since 1970. */
   loadedAt: number;
   lastReload: LastReload | null = null;
@@ -68,10 +62,8 @@ export class Configuration {
   readonly #following: Following | null;
   /** In a worker: compiled, and not in force yet. */
   #prepared: Prepared | null = null;
-  /** Whether there is an HTTPS listener; null: not known, as in a host's own server. */
-  #hasHttps: boolean | null = null;
   /** Of the configuration that was compiled last. */
-  #lastVersion = 1;
+  #lastVersion = 0;
   /** Whether plugins are being created: what they log now is logged by every thread. */
   isCompiling = false;
 
@@ -83,11 +75,9 @@ export class Configuration {
     this.loadedAt = tools.clock.wall();
     this.#following = following;
     if (following !== null) this.#proven = Promise.resolve();
-    const { loaded, ...read } = this.#reader.load(bundle?.source ?? this.#reader.source(), bundle);
-    this.#read = { ...read, version: this.#lastVersion };
-    this.snapshot = this.#enforceable(loaded);
-    this.#adopt(this.snapshot);
-    this.receiving = receivingBy(this.snapshot.global, tools.clock, this.#proxies);
+    const first = this.#compile(this.#reader.load(bundle?.source ?? this.#reader.source(), bundle));
+    [this.#inForce, this.snapshot] = [first, first.next];
+    this.#enforce(first);
   }
 
   /** For another `Configuration` of the same plugin kinds, modules and environment. */
@@ -97,7 +87,7 @@ export class Configuration {
 
   /** What the configuration in force was compiled from. */
   get source(): ConfigSource {
-    return this.#read.source;
+    return this.#inForce.source;
   }
 
   /** The fingerprint of the key that has signed the configuration in force; undefined: it needs no signature. See `PublicKey.fingerprint`. */
@@ -112,27 +102,47 @@ export class Configuration {
 
   /** See `Gateway.configWarnings`. */
   get configWarnings(): readonly ConfigWarning[] {
-    return (this.#warnings ??= this.#finder()?.configWarnings(this.snapshot) ?? []);
+    return (this.#warnings ??= this.#finder?.configWarnings(this.snapshot) ?? []);
   }
 
   /** Computes the warnings in slices, beside the traffic. Until then those that are known stay, if there are any. */
   async findWarnings(): Promise<void> {
     const { snapshot } = this;
-    const warnings = await this.#finder()?.configWarningsInSlices(snapshot);
+    const warnings = await this.#finder?.configWarningsInSlices(snapshot);
     if (this.snapshot === snapshot) this.#warnings = warnings ?? [];
+  }
+
+  /** Null: no configuration so far can have warnings, see `canHaveWarnings`. */
+  get #finder() {
+    return this.#parts.partIfLoaded("warnings");
+  }
+
+  get #parts() {
+    return this.#tools.runtime.parts;
+  }
+
+  /** See `Gateway.loadModules`. */
+  loadModules(config?: ConfigInput): Promise<void> {
+    return this.#reader.loadModules(config);
   }
 
   /** See `Gateway.reload`. */
   reload(config: ConfigInput | undefined, by: ReloadCause): Promise<Reloaded> {
     // The last in the queue reads the same source, as it is by then.
     if (config === undefined && this.#waiting !== null) return this.#waiting;
-    const reloaded = this.#queue.then(() => {
+    const reloaded = this.#inTurn(() => {
       if (this.#waiting === reloaded) this.#waiting = null;
       return this.#reload(config, by);
     });
     this.#waiting = config === undefined ? reloaded : null;
-    this.#queue = reloaded.catch(() => {});
     return reloaded;
+  }
+
+  /** Configurations replace one another in the order in which that was asked for. */
+  #inTurn<T>(replace: () => Promise<T>): Promise<T> {
+    const replaced = this.#queue.then(replace);
+    this.#queue = replaced.catch(() => {});
+    return replaced;
   }
 
   async #reload(config: ConfigInput | undefined, by: ReloadCause): Promise<Reloaded> {
@@ -140,24 +150,22 @@ export class Configuration {
     try {
       this.#checkOpen();
       const source = this.#reader.source(config);
-      await this.#reader.loadParts(source);
+      await this.#parts.loadParts(source);
+      await this.#parts.loadPart("changes");
       this.#isReread = false;
       const read = this.#reader.load(source);
-      if (this.#hasHttps === false) refuseHttpsRedirect(read);
       await this.#runTests(read, "strict");
       // In slices before the configuration is in force: status and log need them at once afterwards.
-      const warnings = await this.#finder()?.configWarningsInSlices(read.loaded);
-      this.#checkOpen();
+      const warnings = await this.#finder?.configWarningsInSlices(read.loaded);
       const before = this.snapshot;
-      if (this.followers === null) this.#replaceAlone(read);
-      else await this.#replaceInAll(this.followers, read);
+      await this.#replace(read);
       this.#warnings = warnings ?? [];
       this.#proven = Promise.resolve();
       if (this.#isReread) this.#rereadLater();
       this.loadedAt = at;
       const { digest, shown } = this.snapshot;
       const changed = digest !== before.digest;
-      const changes = changed ? this.#tools.runtime.parts.part("changes").changesBetween(before.shown, shown) : [];
+      const changes = changed ? this.#parts.part("changes").changesBetween(before.shown, shown) : [];
       const taken = { at, by, digest, outcome: "taken", changes } as const;
       this.lastReload = taken;
       if (changed) this.lastChange = taken;
@@ -167,60 +175,6 @@ export class Configuration {
       this.lastReload = { at, by, digest: this.snapshot.digest, outcome: "refused", issues };
       throw error;
     }
-  }
-
-  /** See `Gateway.loadModules`. */
-  loadModules(config?: ConfigInput): Promise<void> {
-    return this.#reader.loadModules(config);
-  }
-
-  /** Throws a `ConfigError` if the configuration in force, or later a new one, needs a listener that there is not. */
-  setHttps(hasHttps: boolean): void {
-    this.#hasHttps = hasHttps;
-    if (!hasHttps) refuseHttpsRedirect({ loaded: this.snapshot, source: this.#read.source });
-  }
-
-  /** Runs the tests of the first configuration, once. Rejects with a `ConfigError` if one fails; if all that failed ran out of time, only with "strict". */
-  prove(late: "strict" | "lenient"): Promise<void> {
-    return (this.#proven ??= this.#runTests({ loaded: this.snapshot, source: this.#read.source }, late));
-  }
-
-  /** See `Gateway.test`. */
-  async test(only?: string): Promise<TestReport> {
-    const { snapshot } = this;
-    const report = await this.#reportOn(snapshot, only);
-    if (only === undefined && !this.closing.signal.aborted) this.#note(snapshot, report);
-    return report;
-  }
-
-  async #runTests({ loaded, source }: Pick<ReadConfig, "loaded" | "source">, late: "strict" | "lenient"): Promise<void> {
-    if (this.options.tests === "skip") return;
-    const report = await this.#reportOn(loaded);
-    this.#checkOpen();
-    this.#note(loaded, report);
-    if (report.failed === 0) return;
-    const [first, ...more] = report.tests.filter(({ passed }) => !passed);
-    if (late === "lenient" && first!.late && more.every((test) => test.late)) {
-      const fields = { tests: report.failed, first: first!.name, reason: first!.differences.join("; ") };
-      return this.#tools.log.warn("tests ran out of time; the gateway starts, a reload would be refused", fields);
-    }
-    throw new ConfigError((await this.#tools.runtime.parts.onDemand.tests()).failuresOf(loaded.tests, report), fileOf(source));
-  }
-
-  async #reportOn(loaded: Loaded, only?: string): Promise<TestReport> {
-    if (loaded.tests.length === 0) return { passed: 0, failed: 0, tests: [] };
-    const { runTests } = await this.#tools.runtime.parts.onDemand.tests();
-    const { clock, runtime } = this.#tools;
-    return runTests(loaded, { only, wall: clock.wall(), signal: this.closing.signal, redirect: redirectOf(loaded.config.global, runtime.parts) });
-  }
-
-  #note({ digest }: Loaded, report: TestReport): void {
-    this.lastTests = { at: this.#tools.clock.wall(), digest, report };
-  }
-
-  /** Nothing would end the probes and look-ups that a configuration starts. */
-  #checkOpen(): void {
-    if (this.closing.signal.aborted) throw new Error("the gateway has been closed");
   }
 
   /** Files were reread while their new configuration was tested, with its older content of them. */
@@ -236,32 +190,25 @@ export class Configuration {
   rereadFiles(): boolean {
     const reread = this.#reread();
     if (reread === null) return false;
-    const warnings = this.#warnings;
-    this.#replaceAlone(reread);
-    this.#findWarningsLater(warnings);
+    this.#enforce(this.#compile(reread));
+    this.#findWarningsLater();
     return true;
   }
 
   /** As `rereadFiles`, in all threads of the program. */
-  async rereadFilesInAll(): Promise<boolean> {
-    const { followers } = this;
-    if (followers === null) return this.rereadFiles();
-    const rereading = this.#queue.then(async () => {
+  rereadFilesInAll(): Promise<boolean> {
+    return this.#inTurn(async () => {
       const reread = this.#reread();
       if (reread === null) return false;
-      const warnings = this.#warnings;
-      await this.#replaceInAll(followers, reread);
-      this.#findWarningsLater(warnings);
+      await this.#replace(reread);
+      this.#findWarningsLater();
       return true;
     });
-    this.#queue = rereading.catch(() => {});
-    return rereading;
   }
 
   /** Only the content of files has changed: the warnings of before stay until the new ones are known. */
-  #findWarningsLater(before: readonly ConfigWarning[] | null): void {
-    this.#warnings = before;
-    if (before !== null) this.findWarnings().catch(() => (this.#warnings = null));
+  #findWarningsLater(): void {
+    if (this.#warnings !== null) this.findWarnings().catch(() => (this.#warnings = null));
   }
 
   /** Null: no file has changed. */
@@ -271,16 +218,58 @@ export class Configuration {
     if (files.length === 0 || this.closing.signal.aborted) return null;
     // Modules and tests stay as they were loaded: one that has changed by now must not keep a certificate from being renewed.
     const staying = new Set([...testFiles, ...global.pluginModules.map(({ path }) => path.path)]);
-    const { source, inputs } = this.#read;
+    const { source, inputs } = this.#inForce;
     const kept = new Map(inputs.files);
     for (const { path } of files) if (!staying.has(path)) kept.delete(path);
     const read = this.#reader.load(source, { ...inputs, files: kept });
     return read.loaded.files.every(({ content }, i) => files[i]?.content.equals(content)) ? null : read;
   }
 
+  /** Runs the tests of the first configuration, once. Rejects with a `ConfigError` if one fails; if all that failed ran out of time, only with "strict". */
+  prove(late: "strict" | "lenient"): Promise<void> {
+    return (this.#proven ??= this.#runTests({ ...this.#inForce, loaded: this.snapshot }, late));
+  }
+
+  /** See `Gateway.test`. */
+  async test(only?: string): Promise<TestReport> {
+    const { snapshot } = this;
+    const report = await this.#reportOn(snapshot, only);
+    if (only === undefined && !this.closing.signal.aborted) this.#note(snapshot, report);
+    return report;
+  }
+
+  async #runTests({ loaded, source }: Pick<ReadConfig, "loaded" | "source">, late: "strict" | "lenient"): Promise<void> {
+    if (this.options.tests === "skip") return;
+    const report = await this.#reportOn(loaded);
+    this.#checkOpen();
+    this.#note(loaded, report);
+    const [first, ...more] = report.tests.filter(({ passed }) => !passed);
+    if (first === undefined) return;
+    if (late === "lenient" && first.late && more.every((test) => test.late)) {
+      const fields = { tests: report.failed, first: first.name, reason: first.differences.join("; ") };
+      return this.#tools.log.warn("tests ran out of time; the gateway starts, a reload would be refused", fields);
+    }
+    throw new ConfigError((await this.#parts.onDemand.tests()).failuresOf(loaded.tests, report), fileOf(source));
+  }
+
+  async #reportOn(loaded: Loaded, only?: string): Promise<TestReport> {
+    if (loaded.tests.length === 0) return { passed: 0, failed: 0, tests: [] };
+    const { runTests } = await this.#parts.onDemand.tests();
+    return runTests(loaded, { only, wall: this.#tools.clock.wall(), signal: this.closing.signal, redirect: redirectOf(loaded.config.global, this.#parts) });
+  }
+
+  #note({ digest }: Loaded, report: TestReport): void {
+    this.lastTests = { at: this.#tools.clock.wall(), digest, report };
+  }
+
+  /** Nothing would end the probes and look-ups that a configuration starts. */
+  #checkOpen(): void {
+    if (this.closing.signal.aborted) throw new Error("the gateway has been closed");
+  }
+
   /** The inputs of the configuration in force, for a worker that starts. */
   get bundle(): Bundle {
-    return this.#bundleOf({ ...this.#read, next: this.snapshot });
+    return this.#bundleOf(this.#inForce);
   }
 
   #bundleOf({ version, source, inputs, next }: Prepared): Bundle {
@@ -289,23 +278,21 @@ export class Configuration {
 
   /** In a worker: compiles what the main thread has compiled. Rejects with a `ConfigError`, or the error that a plugin threw at its creation. */
   async prepare({ version, source, environment, files }: Bundle): Promise<void> {
-    const inputs = { environment, files };
-    await this.#reader.loadModulesOf(source, inputs);
-    this.#prepared = { version, source, inputs, next: this.#compile(this.#reader.load(source, inputs).loaded) };
+    await this.#parts.load(source, environment, (path) => files.get(path) ?? readNoFile(path));
+    this.#prepared = this.#compile(this.#reader.load(source, { environment, files }), version);
   }
 
   /** In a worker: brings the prepared configuration into force if the main thread has done so. To be called when a request arrives. */
-  readonly catchUp = (): void => {
+  catchUp(): void {
     const prepared = this.#prepared;
     if (prepared === null || this.#following!.committed() !== prepared.version) return;
     this.#prepared = null;
-    this.#admit(prepared.next);
-    this.#commit(prepared);
-  };
+    this.#enforce(prepared);
+  }
 
   /** In a worker: drops the prepared configuration. */
   abandon(): void {
-    if (this.#prepared !== null) this.#tools.runtime.abandon(this.#prepared.next.inUse);
+    if (this.#prepared !== null) this.#drop(this.#prepared);
     this.#prepared = null;
   }
 
@@ -315,70 +302,51 @@ export class Configuration {
   }
 
   /** In all threads of the program, or in none. */
-  async #replaceInAll(followers: Followers, { loaded, ...read }: ReadConfig): Promise<void> {
-    const prepared = { ...read, next: this.#compile(loaded), version: ++this.#lastVersion };
-    const bundle = this.#bundleOf(prepared);
+  async #replace(read: ReadConfig): Promise<void> {
+    this.#checkOpen();
+    const prepared = this.#compile(read);
     try {
-      await followers.prepare(bundle);
+      await this.followers?.prepare(this.#bundleOf(prepared));
       this.#checkOpen();
-      this.#admit(prepared.next);
     } catch (error) {
-      followers.abandon();
-      this.#tools.runtime.abandon(prepared.next.inUse);
+      this.#drop(prepared);
       throw error;
     }
-    followers.commit(bundle);
-    this.#commit(prepared);
+    this.#enforce(prepared);
   }
 
-  #replaceAlone({ loaded, ...read }: ReadConfig): void {
-    this.#commit({ ...read, next: this.#enforceable(loaded), version: ++this.#lastVersion });
-  }
-
-  #commit({ next, ...read }: Prepared): void {
-    const before = this.snapshot;
-    this.#adopt(next);
-    this.#read = read;
-    this.#warnings = null;
-    this.snapshot = next;
-    this.receiving = receivingBy(next.global, this.#tools.clock, this.#proxies);
-    for (const key of this.pluginFaults.keys()) if (!next.instances.has(key)) this.pluginFaults.delete(key);
-    this.onReplaced(before, next);
-  }
-
-  /** Compiles a configuration, and opens its access log. Throws, and changes nothing, if a plugin or the access log fails. */
-  #enforceable(loaded: Loaded): Snapshot {
-    const next = this.#compile(loaded);
-    try {
-      this.#admit(next);
-    } catch (error) {
-      this.#tools.runtime.abandon(next.inUse);
-      throw error;
-    }
-    return next;
-  }
-
-  #compile(loaded: Loaded): Snapshot {
+  #compile({ loaded, source, inputs }: ReadConfig, version = ++this.#lastVersion): Prepared {
     this.isCompiling = true;
     try {
-      return compile(loaded, { ...this.#tools, onFault: this.#onFault, watched: this.#following?.watched });
+      return { version, source, inputs, next: compile(loaded, { ...this.#tools, onFault: this.#onFault, watched: this.#following?.watched }) };
     } finally {
       this.isCompiling = false;
     }
   }
 
-  /** The last step of a reload that can fail: the access log's file. Then it throws, and changes nothing. */
-  #admit(next: Snapshot): void {
+  /** Throws, and changes nothing, when the file of the access log cannot be opened: the last step that can fail. */
+  #enforce(prepared: Prepared): void {
+    const before = this.snapshot;
+    const { next } = prepared;
+    const { accessLog, runtime } = this.#tools;
     try {
-      this.#tools.accessLog.adopt(next.global.accessLog);
+      accessLog.adopt(next.global.accessLog);
     } catch (error) {
+      this.#drop(prepared);
       throw this.accessLogError(error, next);
     }
+    this.followers?.commit(this.#bundleOf(prepared));
+    runtime.adopt(next.inUse);
+    next.metrics?.adopt();
+    this.#inForce = prepared;
+    this.snapshot = next;
+    for (const key of this.pluginFaults.keys()) if (!next.instances.has(key)) this.pluginFaults.delete(key);
+    this.onReplaced(before, next);
   }
 
-  #adopt(next: Snapshot): void {
-    this.#tools.runtime.adopt(next.inUse);
-    next.metrics?.adopt();
+  #drop({ next }: Prepared): void {
+    this.followers?.abandon();
+    this.#tools.runtime.abandon(next.inUse);
   }
 
   /** For the system's error when the access log's file cannot be opened. */

@@ -17,7 +17,7 @@ export function answerForEntries(log: Log, count: CountFault): () => void {
     // There may be several gateways in a process.
     if (isAnswered) return;
     fault.isAnswered = true;
-    const thrower = framesOf(error).find((frame) => frame !== "other") ?? "gateway";
+    const [thrower = "gateway"] = framesOf(error);
     if (thrower !== "gateway") logModule(thrower, error, log, count);
     else log.error("the gateway failed at an event: what the event belongs to was ended", { event: entry, error: messageOf(error, "stack") });
   };
@@ -32,7 +32,7 @@ export function answerForEntries(log: Log, count: CountFault): () => void {
  */
 export function answerForThread(log: Log, count: CountFault, end: (error: unknown) => void): () => void {
   const onUncaught = (error: unknown, origin: "uncaughtException" | "unhandledRejection") => {
-    const frames = framesOf(error).filter((frame) => frame !== "other");
+    const frames = framesOf(error);
     const [module = "gateway"] = frames;
     if (module === "gateway" || (origin === "uncaughtException" && frames.includes("gateway"))) end(error);
     else logModule(module, error, log, count);
@@ -50,10 +50,10 @@ function logModule(module: string, error: unknown, log: Log, count: CountFault):
   count(module.slice(module.lastIndexOf("/") + 1));
 }
 
-/** Of each frame of a stack: the URL of a plugin module, "gateway" or "other". */
+/** Of each frame of a stack: the URL of a plugin module, or "gateway"; nothing for all others. */
 function framesOf(error: unknown): readonly string[] {
   const frames = messageOf(error, "stack").split("\n").filter((line) => line.startsWith("    at "));
-  return frames.map((frame) => MODULE_FRAME.exec(frame)?.[1] ?? (frame.includes(OWN_FILES) ? "gateway" : "other"));
+  return frames.flatMap((frame) => MODULE_FRAME.exec(frame)?.[1] ?? (frame.includes(OWN_FILES) ? "gateway" : []));
 }
 
 /** See `evaluated` in `module_loader.ts`: modules are named by their path, the beginning of their digest and a number. */

@@ -1,9 +1,12 @@
 /**
  * Redirects requests that arrive over plain HTTP to HTTPS, before a route is looked up (`global.https_redirect`).
  */
+import { parseJson, positionAt } from "../config/json.ts";
 import type { Config } from "../config/model.ts";
+import type { ConfigSource } from "../config/source.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import type { Inbound } from "../server/receive.ts";
+import { ConfigError, fileOf } from "./config_error.ts";
 
 export { fields } from "../config/https_redirect.ts";
 
@@ -21,6 +24,15 @@ export function httpsRedirect({ status, port }: NonNullable<Config["global"]["ht
     const location = `https://${authority.replace(PORT, "")}${suffix}${path.startsWith("/") ? "" : "/"}${path}`;
     return { status, headers: ["Location", location, "Content-Length", "0"], body: null };
   };
+}
+
+/** For a gateway without an HTTPS listener. Throws a `ConfigError` if the configuration leads clients to one. */
+export function refuseHttpsRedirect(global: Config["global"], source: ConfigSource): void {
+  if (global.httpsRedirect === undefined) return;
+  const at = ["global", "https_redirect"];
+  const node = "text" in source ? parseJson(source.text).node : null;
+  const message = "needs an HTTPS listener: set SERVER_CERT_PATH and SERVER_KEY_PATH";
+  throw new ConfigError([{ at, message, position: node === null ? null : positionAt(node, at) }], fileOf(source));
 }
 
 /** Of a target in absolute-form (RFC 9112 §3.2.2). */

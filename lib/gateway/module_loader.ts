@@ -7,14 +7,38 @@
  */
 import { pathToFileURL } from "node:url";
 import { entry } from "../base/event_loop.ts";
+import { NOT_LOADED } from "../config/part_fields.ts";
 import type { PluginModule } from "../config/plugin_modules.ts";
 import { kit } from "../plugins/kit.ts";
 import { kindProblem } from "../plugins/kind_problem.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
 import { placeIn } from "./module_errors.ts";
 
+/** The modules that were loaded for one gateway, by path and digest. A loaded module stays for the life of the process: node cannot unload it. */
+export class LoadedModules {
+  /** The kinds of each, or why it could not be used when it was last tried. */
+  readonly #kinds = new Map<string, readonly AnyPlugin[] | string>();
+  #tries = 0;
+
+  /** Those that are not loaded yet, one after the other. */
+  async load(modules: readonly PluginModule[]): Promise<void> {
+    for (const module of modules) {
+      if (Array.isArray(this.kindsOf(module))) continue;
+      this.#kinds.set(keyOf(module), await evaluateModule(module, `${module.sha256.slice(0, 12)}-${this.#tries++}`));
+    }
+  }
+
+  kindsOf(module: PluginModule): readonly AnyPlugin[] | string {
+    return this.#kinds.get(keyOf(module)) ?? NOT_LOADED;
+  }
+}
+
+function keyOf({ path, sha256 }: PluginModule): string {
+  return `${sha256} ${path.path}`;
+}
+
 /** The kinds of a module, or why there are none. `label`: in the URL of its frames. */
-export async function evaluateModule(module: PluginModule, label: string): Promise<readonly AnyPlugin[] | string> {
+async function evaluateModule(module: PluginModule, label: string): Promise<readonly AnyPlugin[] | string> {
   try {
     return await inTime(kindsFrom(module, label));
   } catch (error) {

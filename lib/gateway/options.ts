@@ -1,12 +1,21 @@
 /**
- * The options of a gateway and of its listeners, and the form in which it reports the health of its upstreams.
+ * The options of a gateway and of its listeners, the parts that it joins, and the form in which it reports the health of its upstreams.
  */
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import type { TracingSettings } from "../config/tracing.ts";
+import type { AccessLog } from "../observe/access_log.ts";
+import type { Metrics } from "../observe/metrics_plan.ts";
+import type { OtlpExporter } from "../observe/otlp.ts";
+import type { Listener } from "../server/listener.ts";
 import type { TlsFiles } from "../server/tls.ts";
 import type { UpstreamSetReport } from "../upstream/upstream_set.ts";
 import type { ConfigurationOptions } from "./config_reader.ts";
+import type { Configuration } from "./configuration.ts";
+import type { Listening, Reporting, WorkerReports } from "./parts.ts";
+import type { RecentRequests } from "./recent_requests.ts";
+import type { Runtime } from "./runtime.ts";
+import type { Requests } from "./serve.ts";
 
 /** Those of a program, with the parts that its configuration names. */
 export interface CompleteOptions extends ConfigurationOptions {
@@ -31,11 +40,37 @@ export interface ListenOptions {
   readonly host?: string;
   /** A socket that is already bound, or listens, by its file descriptor, in place of `port` and `host`. TCP only. */
   readonly fd?: number;
-  /** Makes it an HTTPS listener: HTTP/2 and HTTP/1.1 by ALPN. Requires a plain listener. */
+  /** Makes it an HTTPS listener: HTTP/2 and HTTP/1.1 by ALPN. */
   readonly tls?: TlsFiles;
 }
 
 export interface GatewayHealth {
   /** In the order of the configuration. */
   readonly services: readonly UpstreamSetReport[];
+}
+
+/** See `GatewayCore.partsOf`. */
+export interface GatewayParts {
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly configuration: Configuration;
+  readonly requests: Requests;
+  readonly runtime: Runtime;
+  readonly listener: Listener;
+  readonly listening: Listening;
+  readonly accessLog: AccessLog;
+  /** Null: nobody can ask for them. */
+  readonly metrics: Metrics | null;
+  /** Null: nobody can ask for them. */
+  readonly recent: RecentRequests | null;
+  /** Of traces; null: requests are not traced. */
+  readonly spans: OtlpExporter | null;
+  /** What workers have reported; null: there are none. */
+  readonly reports: WorkerReports | null;
+  /** Null: nobody has asked for a report. */
+  reporting: Reporting | null;
+  /** `clock.now()` when the gateway was made. */
+  readonly startedAt: number;
+  /** Called with the first request or listener. */
+  onActivate: () => void;
 }

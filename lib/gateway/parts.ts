@@ -4,8 +4,11 @@
  */
 import { builtParts, isInBuild } from "../base/version.ts";
 import { formatPath, valuesAt, type JsonNode } from "../config/json.ts";
-import { parsedFrom, type ConfigIssue, type ConfigSource } from "../config/source.ts";
 import { NOT_LOADED, unloaded, type PartFields } from "../config/part_fields.ts";
+import type { PluginModule } from "../config/plugin_modules.ts";
+import type { CheckContext } from "../config/schema.ts";
+import type { Environment } from "../config/start_settings.ts";
+import { parsedFrom, type ConfigIssue, type ConfigSource } from "../config/source.ts";
 import type { TABLE } from "../parts/table.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
 
@@ -17,7 +20,8 @@ export type { Explanation, Question, RunningPlugin } from "../proof/explain.ts";
 export type { InjectRequest, InjectResponse } from "../proof/made_request.ts";
 export type { HttpsFacts } from "../report/https_facts.ts";
 export type { Reporting } from "../report/reporting.ts";
-export type { Listening, StatusSource } from "../report/reports.ts";
+export type { Listening } from "../report/reports.ts";
+export type { WorkerReports } from "../report/worker_reports.ts";
 
 /** The places of plugin kinds. */
 export const KIND_PLACES = ["global.plugins[].name", "services[].plugins[].name", "services[].routes[].plugins[].name"];
@@ -38,15 +42,17 @@ type Load = () => Promise<unknown>;
 
 const NO_TABLE = { kinds: {}, parts: {}, onDemand: {} } as PartTable;
 
-/** The parts that have been loaded for one gateway, by all configurations that it has had. */
+/** The parts and plugin modules that have been loaded for one gateway, by all configurations that it has had. */
 export class Parts {
   /** The functions of the table that have been called. */
   readonly called = new Set<Load>();
   readonly #table: PartTable;
   /** What can be named, and by what. */
   readonly #named: readonly (readonly [string, Naming, Load])[];
-  readonly #kinds = new Map<string, AnyPlugin>();
-  readonly #parts: { -readonly [Name in PartName]?: PartsByName[Name] } = {};
+  /** Kinds and parts by their names, no two of which are the same. */
+  readonly #loaded = new Map<string, unknown>();
+  /** Null: no configuration has named one. */
+  #modules: InstanceType<PartsByName["modules"]["LoadedModules"]> | null = null;
 
   /** `table`: what can be loaded. Default: nothing. */
   constructor(table: PartTable = NO_TABLE) {
@@ -62,7 +68,7 @@ export class Parts {
 
   /** All built-in kinds. One that has not been loaded accepts no configuration. */
   get kinds(): readonly AnyPlugin[] {
-    return this.kindNames.map((name) => this.#kinds.get(name) ?? notLoaded(name));
+    return this.kindNames.map((name) => (this.#loaded.get(name) as AnyPlugin | undefined) ?? notLoaded(name));
   }
 
   /** What can wait until it is asked for. */
@@ -77,43 +83,53 @@ export class Parts {
 
   /** What the parts add to the schema of a configuration. */
   get fields(): readonly PartFields[] {
-    return fieldsOfParts(this.#parts);
+    return fieldsOfParts(this.#loaded.values());
   }
 
-  /** Loads what a configuration names, as far as this build has it: see `lacks`. */
-  async load(source: ConfigSource): Promise<void> {
+  /** Loads the parts and the plugin modules that a configuration names and that are not loaded yet. `readFile` defaults to the file system. */
+  async load(source: ConfigSource, environment: Environment, readFile?: (path: string) => Buffer): Promise<void> {
+    await this.loadParts(source);
+    const part = this.partIfLoaded("modules");
+    if (part === null) return;
+    this.#modules ??= new part.LoadedModules();
+    const references = this.partIfLoaded("references") ?? undefined;
+    await this.#modules.load(part.pluginModulesOf(source, { references, environment, ...(readFile && { readFile }) }));
+  }
+
+  /** Loads the parts that a configuration names, as far as this build has them: see `lacks`. */
+  async loadParts(source: ConfigSource): Promise<void> {
     const { node } = parsedFrom(source);
     if (node === null) return;
     const named = this.#named.filter(([name, naming]) => isInBuild(name) && namings(node, naming).length > 0);
-    await Promise.all(named.map(([name]) => (this.#isKind(name) ? this.#loadKind(name) : this.loadPart(name as PartName))));
+    await Promise.all(named.map(([name, , load]) => this.#load(name, load)));
   }
 
-  async loadPart<Name extends PartName>(name: Name): Promise<void> {
-    this.#parts[name] ??= (await this.#call<PartsByName[PartName]>(this.#table.parts[name].load)) as PartsByName[Name];
+  loadPart(name: PartName): Promise<void> {
+    return this.#load(name, this.#table.parts[name].load);
   }
 
-  async #loadKind(name: KindName): Promise<void> {
-    if (!this.#kinds.has(name)) this.#kinds.set(name, await this.#call<AnyPlugin>(this.#table.kinds[name]));
-  }
-
-  #isKind(name: string): name is KindName {
-    return Object.hasOwn(this.#table.kinds, name);
-  }
-
-  #call<T>(load: () => Promise<T>): Promise<T> {
+  async #load(name: string, load: Load): Promise<void> {
+    if (this.#loaded.has(name)) return;
     this.called.add(load);
-    return loaded(load);
+    this.#loaded.set(name, await loaded(load));
+  }
+
+  /** The kinds of a module, or why there are none. */
+  readonly kindsOf = (module: PluginModule): readonly AnyPlugin[] | string => this.#modules?.kindsOf(module) ?? NOT_LOADED;
+
+  /** See `LoadOptions.withModules`. */
+  withModules(kinds: readonly AnyPlugin[], root: JsonNode, context: CheckContext): readonly AnyPlugin[] {
+    return this.partIfLoaded("modules")?.withModules(root, kinds, context, this.kindsOf) ?? kinds;
   }
 
   /** Takes over parts that are there already. */
   add({ kinds = [], ...parts }: Partial<LoadedParts>): void {
-    for (const kind of kinds) this.#kinds.set(kind.name, kind);
-    Object.assign(this.#parts, parts);
+    for (const [name, part] of [...kinds.map((kind) => [kind.name, kind] as const), ...Object.entries(parts)]) this.#loaded.set(name, part);
   }
 
   /** Null: it has not been loaded. */
   partIfLoaded<Name extends PartName>(name: Name): PartsByName[Name] | null {
-    return (this.#parts[name] as PartsByName[Name] | undefined) ?? null;
+    return (this.#loaded.get(name) as PartsByName[Name] | undefined) ?? null;
   }
 
   /** Throws when it has not been loaded. */
@@ -132,7 +148,7 @@ export class Parts {
     for (const [name, naming] of this.#named) {
       if (isInBuild(name)) continue;
       for (const { at, what, position } of namings(node, naming)) {
-        const message = `${what ?? `needs the part "${name}", which `}is not in this build${this.#isKind(name) ? `, which has ${has}` : ""}: build again with this configuration, or with --with ${name}`;
+        const message = `${what ?? `needs the part "${name}", which `}is not in this build${name in this.#table.kinds ? `, which has ${has}` : ""}: build again with this configuration, or with --with ${name}`;
         const path = formatPath(at);
         if (!found.has(path)) found.set(path, { at, message, position });
       }
@@ -150,8 +166,8 @@ function namings(node: JsonNode, naming: Naming) {
   });
 }
 
-export function fieldsOfParts(parts: Readonly<Record<string, any>>): readonly PartFields[] {
-  return Object.values(parts).flatMap((part: { readonly fields?: PartFields }) => part.fields ?? []);
+export function fieldsOfParts(parts: Iterable<unknown>): readonly PartFields[] {
+  return Array.from(parts as Iterable<{ readonly fields?: PartFields }>).flatMap(({ fields }) => fields ?? []);
 }
 
 /** Stands for a kind that no configuration has named: it accepts no configuration. */

@@ -1,7 +1,8 @@
 /**
  * Lists the servers that the plugins of a configuration ask.
  */
-import { DEFAULT_PORTS, destinationOf, type Destination } from "../base/egress.ts";
+import type { Destination } from "../base/egress.ts";
+import { DEFAULT_PORTS, destinationOf } from "../base/url_destination.ts";
 import { messageOf } from "../base/errors.ts";
 import type { Config, PluginInstance } from "../config/model.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";

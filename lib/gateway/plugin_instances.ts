@@ -2,7 +2,8 @@
  * Creates the plugin instances of a configuration, each under a key that names it across reloads, and chains the instances of a route.
  */
 import { hash, randomUUID } from "node:crypto";
-import { destinationOf, Egress } from "../base/egress.ts";
+import { Egress } from "../base/egress.ts";
+import { destinationOf } from "../base/url_destination.ts";
 import { messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { PluginInstance } from "../config/model.ts";
@@ -40,13 +41,16 @@ export interface CompileTools {
 
 /** What plugin instances get in place of the network, where a configuration is tried out (see `proof/scratch.ts`). */
 export interface StandIns {
-  client(plugin: PluginPlace): Client;
+  /** Undefined: they ask over the network. */
+  readonly client: ((plugin: PluginPlace) => Client) | undefined;
   /** Wraps the middleware of a plugin. */
   observed(plugin: PluginPlace, middleware: Middleware): Middleware;
   /** As `Tools.verifiedClaims`. */
   readonly verifiedClaims: Tools["verifiedClaims"];
   /** As `Tools.verifyPassword`. Default: as the gateway does. */
   readonly verifyPassword?: Tools["verifyPassword"] | undefined;
+  /** As `Tools.isTrial`. */
+  readonly isTrial: boolean;
 }
 
 /** A plugin instance: its kind, and where it is configured. */
@@ -97,7 +101,8 @@ function handlerBy(middleware: Middleware, next: Handler): Handler {
   throw new TypeError('what "create" returns has to give a handler: (next) => (exchange) => next(exchange)');
 }
 
-function createLink({ name, id, config }: PluginInstance, nth: number, place: Place, context: PluginContext): PluginLink {
+/** Throws what the plugin throws. `nth`: of the instances of its kind in one place. */
+export function createLink({ name, id, config }: PluginInstance, nth: number, place: Place, context: PluginContext): PluginLink {
   const { runtime, plan, tracer, inUse, standIns } = context;
   const key = JSON.stringify([place.level, place.service, place.route, name, id ?? nth]);
   const scope: Scope = { ...place, key, id: id ?? null };
@@ -122,15 +127,15 @@ function createLink({ name, id, config }: PluginInstance, nth: number, place: Pl
     get verdicts() {
       return runtime.verdicts;
     },
-    common: (what, make) => commonTo(name, what, make, runtime),
+    common: (what, make) => runtime.common(`${name}: ${what}`, make),
     count: (what) => runtime.count(`count of ${name}: ${what}`),
     shared: (what, bytes) => sharedBy(key, what, bytes, context),
-    client: (options) => standIns?.client({ name, scope }) ?? new (runtime.parts.part("client").HttpClient)({ clock, ...options, egress, why: whyOf(kind) }),
+    client: (options) => standIns?.client?.({ name, scope }) ?? new (runtime.parts.part("client").HttpClient)({ clock, ...options, egress, why: whyOf(kind) }),
     verifiedClaims: standIns?.verifiedClaims ?? null,
     get verifyPassword() {
       return standIns?.verifyPassword ?? runtime.parts.part("passwords").verifyPassword;
     },
-    isTrial: standIns !== undefined,
+    isTrial: standIns?.isTrial === true,
     // A plugin in JavaScript may count statuses: a number would fail each report of the metrics.
     tally: (result) => meter?.tally(String(result)),
   };
@@ -142,12 +147,6 @@ function createLink({ name, id, config }: PluginInstance, nth: number, place: Pl
   const identity = kind.guards === true ? identityOf(key, config) : "";
   const observed = standIns?.observed({ name, scope }, middleware) ?? middleware;
   return { name, scope, middleware: tracer === null ? observed : tracer.spanned({ name, scope }, observed), meter, kind, identity, ownHeaders: kind.ownHeaders?.(config) ?? [] };
-}
-
-function commonTo<T>(kind: string, what: string, make: () => T, { common }: Runtime): T {
-  const key = `${kind}: ${what}`;
-  if (!common.has(key)) common.set(key, make());
-  return common.get(key) as T;
 }
 
 /** See `Tools.shared`; `key`: of the instance. */

@@ -1,18 +1,13 @@
 /**
  * The requests of late, for dry runs of another configuration.
  */
-import { ALONE, type Threads } from "../base/threads.ts";
+import { ALONE } from "../base/threads.ts";
+import type { Runtime } from "./runtime.ts";
 
 /** In bytes. A request whose method, host and path are longer is left out. */
 const SLOT_BYTES = 512;
 const MAX_RECENT = 1_000;
 const LINE_FEED = 0x0a;
-
-interface LastingMemory {
-  readonly threads: Threads;
-  /** See `Runtime`. */
-  lastingMemory(name: string, bytes: number): ArrayBufferLike;
-}
 
 export interface RecentRequest {
   readonly method: string;
@@ -33,7 +28,7 @@ export class RecentRequests {
   readonly #bytes: Buffer;
   #next = 0;
 
-  constructor(runtime: LastingMemory = { threads: ALONE, lastingMemory: ALONE.memory }) {
+  constructor(runtime: Pick<Runtime, "threads" | "lastingMemory"> = { threads: ALONE, lastingMemory: ALONE.memory }) {
     const { place, count } = runtime.threads;
     const places = place >= 0 ? [place] : Array.from({ length: count }, (_, each) => each);
     this.#parts = places.map((each) => Buffer.from(runtime.lastingMemory(`recent requests ${each}`, Math.ceil(MAX_RECENT / count) * SLOT_BYTES)));

@@ -2,9 +2,8 @@
  * Keeps what survives a reload: connection pools, the health of upstreams, rate counters and the state of plugins. Each has a key that
  * identifies it, so that an unchanged upstream keeps its connections and its state, and no rate limit is refilled.
  */
-import { randomFillSync } from "node:crypto";
 import { isIP } from "node:net";
-import { LONGEST_TIMER_MS, type Clock, type Timer } from "../base/clock.ts";
+import type { Clock } from "../base/clock.ts";
 import { WriteBatch } from "../base/event_loop.ts";
 import type { Log } from "../base/log.ts";
 import type { SharedMemory } from "../base/shared_memory.ts";
@@ -15,14 +14,14 @@ import type { SharedConnections } from "../server/shared_connections.ts";
 import type { MemoryCounters } from "../store/memory.ts";
 import type { RedisCounters } from "../store/redis.ts";
 import type { Breaker, BreakerSettings } from "../upstream/breaker.ts";
-import { UpstreamSet, type UpstreamSetOptions, type UpstreamSetReport, type Member, type Connections, type Peer } from "../upstream/upstream_set.ts";
-import { Pool, ReadBuffer, type PoolOptions } from "../upstream/pool.ts";
+import { UpstreamSet, type UpstreamSetOptions, type Member, type Connections, type Peer } from "../upstream/upstream_set.ts";
+import { Pool, ReadBuffer } from "../upstream/pool.ts";
 import type { ReplayMemory } from "../upstream/replay.ts";
-import type { Address, Name, Names, NamesOptions } from "../upstream/addresses.ts";
-import type { FailureReports, UpstreamFailures } from "../upstream/shared_health.ts";
+import type { Address, Names, NamesOptions } from "../upstream/addresses.ts";
+import type { FailureReports } from "../upstream/shared_health.ts";
 import type { SplitPicker } from "../upstream/split.ts";
 import type { Sticky } from "../upstream/sticky.ts";
-import type { SessionsOptions } from "../upstream/sessions.ts";
+import type { ConnectionPoolOptions } from "../upstream/connection_pool.ts";
 import type { ActiveChecks, Checks } from "./active_checks.ts";
 import { Parts } from "./parts.ts";
 
@@ -34,17 +33,12 @@ export interface InUse {
   readonly limiters: Set<string>;
   /** The counters that gateways share (`global.counters`); null: rate limits count in this process. */
   shared: RedisCounters | null;
-  /** The state that plugin instances keep, by key. */
-  readonly kept: Map<string, Kept>;
+  /** The state that plugin instances keep, by key and settings. */
+  readonly kept: Map<string, KeptState>;
   /** What all threads of the program share, by name. */
   readonly memory: Map<string, ArrayBufferLike>;
   readonly dnsTtlMs: number;
   readonly maxClientShare: number;
-}
-
-interface Kept {
-  readonly settings: string;
-  readonly value: KeptState;
 }
 
 /** The upstreams of one service as a configuration has them. */
@@ -63,8 +57,6 @@ export interface UpstreamSetPlan {
 /** Bound of all verdicts together that plugins remember: some ten thousand tokens. */
 const MAX_VERDICT_BYTES = 32 * 1024 * 1024;
 
-const STICKY_KEY_BYTES = 32;
-
 /** The main thread frees the locks of dead workers also in so many breakers that reloads have removed; then the oldest is forgotten. */
 const MAX_REMOVED_BREAKERS = 1_000;
 
@@ -74,7 +66,6 @@ export class Runtime {
   readonly parts: Parts;
   /** Decisions that shared counters did not make, by reason. */
   readonly countersErrors = new Map<string, number>();
-  #verdicts: SharedMemory | null = null;
   /** See `Tools`. Those of earlier configurations stay: requests that have met them may not be logged yet. */
   readonly secretParameters = new Set<string>();
   /** Requests to upstreams and replies to clients are written together. */
@@ -90,8 +81,7 @@ export class Runtime {
   #checks: ActiveChecks | null = null;
   readonly #lasting = new Map<string, ArrayBufferLike>();
   readonly #counts = new Map<string, SharedCount>();
-  /** What the instances of a plugin kind share, see `Tools`. */
-  readonly common = new Map<string, unknown>();
+  readonly #common = new Map<string, unknown>();
   /** In a worker: failures of upstreams, for the main thread; null elsewhere. */
   readonly failures: FailureReports | null;
   /** Requests in flight of all workers; null without workers. */
@@ -104,9 +94,7 @@ export class Runtime {
   readonly #removedBreakers: Breaker[] = [];
   /** Null: there is no limiter yet. */
   #counters: MemoryCounters | null = null;
-  #replayMemory: ReplayMemory | null = null;
   #inUse: InUse | null = null;
-  #limitersTimer: Timer | null = null;
   #isActive = false;
 
   /** `lookup` returns all addresses of a host; default: getaddrinfo. `parts`: default: none that has to be loaded. */
@@ -130,7 +118,7 @@ export class Runtime {
   }
 
   /** The pool of one upstream of one service: the existing one, or a new one. Throws when its TLS settings cannot be used. */
-  pool(service: string, options: PoolOptions | SessionsOptions, maxConnections: number, inUse: InUse): Connections {
+  pool(service: string, options: ConnectionPoolOptions, maxConnections: number, inUse: InUse): Connections {
     // All that the pool holds of a configuration, whatever options there are; `dial` leads to host and port alone.
     const key = JSON.stringify([service, { ...options, dial: null, tls: options.tls?.identity }]);
     // Two upstreams of a service may have one address: they share its pool.
@@ -143,10 +131,9 @@ export class Runtime {
   /** The upstreams of one service: the existing ones, or none yet. */
   upstreamSet(service: string): UpstreamSet {
     const { clock, threads, failures } = this;
-    const known = this.#inUse?.upstreamSets.get(service)?.upstreamSet;
     const health: UpstreamSetOptions["health"] = (options, memory) =>
       memory === null ? new (this.parts.part("health").Health)(options) : this.parts.part("sharedHealth").healthIn(memory, options, failures);
-    return known ?? new UpstreamSet(service, { clock, log: this.#log, threads, health, changes: this.#changes });
+    return this.#inUse?.upstreamSets.get(service)?.upstreamSet ?? new UpstreamSet(service, { clock, log: this.#log, threads, health, changes: this.#changes });
   }
 
   /** Where the threads share the health of an upstream, which keeps it while it is the same; null without workers. */
@@ -155,9 +142,15 @@ export class Runtime {
     return this.memory(`health ${JSON.stringify([service, id, protocol, host, port])}`, this.parts.part("sharedHealth").HEALTH_BYTES, inUse);
   }
 
+  /** What there is by this name, which is made when it is first asked for, and is there as long as the gateway. */
+  common<T>(name: string, make: () => T): T {
+    if (!this.#common.has(name)) this.#common.set(name, make());
+    return this.#common.get(name) as T;
+  }
+
   /** Memory for what plugins remember, see `Tools`. */
   get verdicts(): SharedMemory {
-    return (this.#verdicts ??= new (this.parts.part("shared").SharedMemory)(MAX_VERDICT_BYTES));
+    return this.common("verdicts", () => new (this.parts.part("shared").SharedMemory)(MAX_VERDICT_BYTES));
   }
 
   /** Rate counters in the memory of this program. */
@@ -173,15 +166,15 @@ export class Runtime {
 
   /** For all request bodies together that are kept for a retry. */
   get replayMemory(): ReplayMemory {
-    return (this.#replayMemory ??= new (this.parts.part("retries").ReplayMemory)());
+    return this.common("bodies for retries", () => new (this.parts.part("retries").ReplayMemory)());
   }
 
   /** The state that a plugin instance keeps under `key`: the existing one if it has the same settings, or a new one. */
   keep<T extends KeptState>(key: string, settings: string, make: () => T, inUse: InUse): T {
-    const known = inUse.kept.get(key) ?? this.#inUse?.kept.get(key);
-    const kept = known?.settings === settings ? known : { settings, value: make() };
-    inUse.kept.set(key, kept);
-    return kept.value as T;
+    const name = `${key} ${settings}`;
+    const kept = inUse.kept.get(name) ?? this.#inUse?.kept.get(name) ?? make();
+    inUse.kept.set(name, kept);
+    return kept as T;
   }
 
   /** Memory that all threads of the program share: what there is by this name, or new memory, all zero. `known`: see `GiveMemory`. */
@@ -209,25 +202,9 @@ export class Runtime {
     return made;
   }
 
-  /** Signs the cookies of sticky sessions without a secret of their own. Random, the same for all workers, as long as the gateway. */
-  get stickyKey(): Uint8Array {
-    const key = new Uint8Array(this.lastingMemory("key of sticky sessions", STICKY_KEY_BYTES));
-    // The main thread compiles a configuration before its workers do: they find the key drawn.
-    if (key.every((byte) => byte === 0)) randomFillSync(key);
-    return key;
-  }
-
   /** All memory that the threads of the program share under a configuration. */
   sharedMemory({ memory }: InUse): ReadonlyMap<string, ArrayBufferLike> {
     return new Map([...this.#lasting, ...memory]);
-  }
-
-  /** In the main thread: failures that a worker reports. Upstreams that are no longer configured are left out. */
-  addFailures(failures: readonly UpstreamFailures[]): void {
-    for (const { service, upstream, count, reason } of failures) {
-      const peer = this.peer(service, upstream);
-      for (let i = 0; i < count; i++) peer?.health.failed(reason);
-    }
   }
 
   /** In the main thread: a worker is dead. Gives back what it held of every limit. `id` and `place`: see `Threads`. */
@@ -242,7 +219,7 @@ export class Runtime {
 
   /** Closes the state that was created for a snapshot that does not come into force. */
   abandon({ kept }: InUse): void {
-    for (const [key, { value }] of kept) if (this.#inUse?.kept.get(key)?.value !== value) void closed(value);
+    for (const [name, value] of kept) if (this.#inUse?.kept.get(name) !== value) void closed(value);
   }
 
   /** A snapshot comes into force: keeps what it uses and releases the rest. */
@@ -250,7 +227,11 @@ export class Runtime {
     const before = this.#inUse;
     this.#inUse = inUse;
     for (const pool of this.#retired) if (pool.leased === 0) this.#retired.delete(pool);
-    for (const [key, { pool }] of before?.pools ?? []) if (!inUse.pools.has(key)) this.#retire(pool);
+    for (const [key, { pool }] of before?.pools ?? []) {
+      if (inUse.pools.has(key)) continue;
+      pool.retire();
+      if (pool.leased > 0) this.#retired.add(pool);
+    }
     for (const { pool, maxConnections } of inUse.pools.values()) pool.limitTo(maxConnections, inUse.maxClientShare);
     for (const [service, { upstreamSet, breaker }] of before?.upstreamSets ?? []) {
       const now = inUse.upstreamSets.get(service);
@@ -259,26 +240,21 @@ export class Runtime {
     }
     this.#removedBreakers.splice(0, Math.max(0, this.#removedBreakers.length - MAX_REMOVED_BREAKERS));
     for (const { upstreamSet, members, breaker } of inUse.upstreamSets.values()) upstreamSet.adopt(members, breaker);
-    if (this.#isActive) this.#start(inUse);
+    this.#start();
     this.#counters?.adopt(inUse.memory);
-    this.#retireLimiters();
-    for (const [key, { value }] of before?.kept ?? []) if (inUse.kept.get(key)?.value !== value) void closed(value);
+    this.#counters?.retire(inUse.limiters);
+    for (const [name, value] of before?.kept ?? []) if (inUse.kept.get(name) !== value) void closed(value);
   }
 
   /** From now on names are resolved and upstreams probed: a configuration that is only checked causes no traffic. */
   activate(): void {
     this.#isActive = true;
-    if (this.#inUse !== null) this.#start(this.#inUse);
+    this.#start();
   }
 
   /** See `InUse`. */
   get shared(): RedisCounters | null {
     return this.#inUse?.shared ?? null;
-  }
-
-  /** The state of the upstreams of every service, in the order of the configuration. */
-  get health(): readonly UpstreamSetReport[] {
-    return this.upstreamSets.map((upstreamSet) => upstreamSet.report);
   }
 
   /** In the order of the configuration. */
@@ -294,12 +270,12 @@ export class Runtime {
   async closeKept(): Promise<void> {
     const all = [...(this.#inUse?.kept.values() ?? [])];
     this.#inUse?.kept.clear();
-    await Promise.all(all.map(({ value }) => closed(value)));
+    await Promise.all(all.map(closed));
   }
 
   /** Closes every connection to every upstream, and ends all probes and look-ups. */
   destroy(): void {
-    this.#limitersTimer?.cancel();
+    this.#counters?.close();
     this.#names?.close();
     this.#checks?.adopt([]);
     for (const upstreamSet of this.upstreamSets) upstreamSet.close();
@@ -308,28 +284,14 @@ export class Runtime {
     this.#retired.clear();
   }
 
-  #start(inUse: InUse): void {
-    // The main thread of workers serves nobody, and needs neither shared counters nor upstreams but those that it checks.
-    if (this.threads.place >= 0) inUse.shared?.start();
-    this.#startChecks(inUse);
-  }
-
-  /** Now, and again whenever the windows of one that no configuration has may have run out. */
-  #retireLimiters(): void {
-    this.#limitersTimer?.cancel();
-    const ms = this.#counters?.retire(this.#inUse!.limiters) ?? Infinity;
-    this.#limitersTimer = ms === Infinity ? null : this.clock.after(Math.min(Math.ceil(ms), LONGEST_TIMER_MS), () => this.#retireLimiters());
-  }
-
-  #retire(pool: Connections): void {
-    pool.retire();
-    if (pool.leased > 0) this.#retired.add(pool);
-  }
-
-  #startChecks({ pools, upstreamSets, dnsTtlMs }: InUse): void {
+  #start(): void {
+    if (!this.#isActive || this.#inUse === null) return;
+    const { pools, upstreamSets, shared, dnsTtlMs } = this.#inUse;
     const checks = Array.from(upstreamSets.values(), (plan) => plan.checks).filter((each) => each !== null);
-    const checked = checks.flatMap(({ dials }) => [...dials.keys()]);
-    const used = this.threads.place < 0 ? checked.map(({ pool }) => pool) : Array.from(pools.values(), ({ pool }) => pool);
+    // The main thread of workers serves nobody, and needs neither shared counters nor upstreams but those that it checks.
+    const isServing = this.threads.place >= 0;
+    if (isServing) shared?.start();
+    const used = isServing ? Array.from(pools.values(), ({ pool }) => pool) : checks.flatMap(({ dials }) => Array.from(dials.keys(), ({ pool }) => pool));
     if (this.#names !== null) this.#names.ttlMs = dnsTtlMs;
     this.#names?.retain(used.map(({ options }) => options.host));
     // In a worker: the main thread checks.
@@ -338,21 +300,14 @@ export class Runtime {
     this.#checks?.adopt(checks);
   }
 
-  /** Undefined for an address. */
-  #name(host: string): Name | undefined {
-    if (isIP(host) !== 0) return undefined;
-    this.#names ??= new (this.parts.part("names").Names)(this.#namesOptions);
-    return this.#names.name(host);
-  }
-
-  #connections(options: PoolOptions | SessionsOptions, maxConnections: number): Connections {
-    const name = this.#name(options.host);
+  #connections(options: ConnectionPoolOptions, maxConnections: number): Connections {
+    const { clock, parts, writeBatch } = this;
+    if (isIP(options.host) === 0) this.#names ??= new (parts.part("names").Names)(this.#namesOptions);
+    const name = this.#names?.name(options.host);
     const named = name === undefined ? options : { ...options, name };
-    if (!isHttp1(named)) {
-      const { Sessions, forwardHttp2 } = this.parts.part("http2");
-      return new Sessions(named, maxConnections, this.clock, forwardHttp2);
-    }
-    return new Pool({ ...named, readBuffer: this.#readBuffer, writeBatch: this.writeBatch }, maxConnections, this.clock);
+    if (named.protocol === "http" || named.protocol === "https") return new Pool({ ...named, readBuffer: this.#readBuffer, writeBatch }, maxConnections, clock);
+    const { Sessions, forwardHttp2 } = parts.part("http2");
+    return new Sessions(named, maxConnections, clock, forwardHttp2);
   }
 }
 
@@ -368,8 +323,4 @@ async function closed(value: KeptState): Promise<void> {
   } catch {
     // It is released all the same.
   }
-}
-
-function isHttp1(options: PoolOptions | SessionsOptions): options is PoolOptions {
-  return options.protocol === "http" || options.protocol === "https";
 }

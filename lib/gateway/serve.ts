@@ -34,7 +34,7 @@ export interface ServeTools {
 }
 
 interface RequestsTools extends ServeTools {
-  readonly configuration: { readonly snapshot: Snapshot; readonly receiving: ReceiveOptions };
+  readonly configuration: { readonly snapshot: Snapshot };
   readonly runtime: { readonly threads: Threads; readonly inFlight: SharedCount | null };
   /** Called once, before the first request. */
   readonly activate: () => void;
@@ -99,7 +99,7 @@ export class Requests {
   /** Whether there is room for one more request in all, and for one of this client. */
   #admit({ call, clientAddress }: Inbound, { maxRequestsInFlight: most, maxClientShare: share }: Snapshot["global"]["limits"]): boolean {
     const { configuration, runtime } = this.#tools;
-    const isProxy = call.trustedRemote && configuration.receiving.proxies?.has(clientAddress) === true;
+    const isProxy = call.trustedRemote && configuration.snapshot.receiving.proxies?.has(clientAddress) === true;
     const client = isProxy ? "" : clientAddress.includes(":") ? callerAddress(clientAddress) : clientAddress;
     const held = this.#held.get(client) ?? 0;
     if (this.#state === "closed" || (most > 0 && client !== "" && held >= mostOfClient(most / runtime.threads.count, share))) return false;
@@ -135,7 +135,7 @@ export class Requests {
   };
 
   /** The rules by which requests are received now. */
-  readonly receiving = (): ReceiveOptions => this.#tools.configuration.receiving;
+  readonly receiving = (): ReceiveOptions => this.#tools.configuration.snapshot.receiving;
 
   /** Resolves when no request is being answered. */
   untilNone(): Promise<void> {
@@ -206,14 +206,14 @@ const NO_HOST = { detail: "The request target names no host with an optional por
  * The headers with `Max-Forwards` less one, or the reply where the request may not be forwarded: the gateway is its last recipient
  * (RFC 9110 §7.6.2). It reflects no TRACE, whose headers may hold credentials (RFC 9110 §9.3.8).
  */
-function withForwardsLeft({ call, method, headers }: Inbound, authority: string, target: Target, table: Snapshot["table"]): HeaderList | Reply {
+function withForwardsLeft({ call, method, headers, scheme }: Inbound, authority: string, target: Target, table: Snapshot["table"]): HeaderList | Reply {
   const [stated, second] = headerValues(headers, "max-forwards");
   if (stated === undefined) return headers;
   if (second !== undefined || !/^\d+$/.test(stated)) return problem(call, "bad_request", { detail: "Max-Forwards is not one whole number." });
   const most = Math.min(Number(stated), MAX_FORWARDS);
   if (most > 0) return withHeader(headers, "Max-Forwards", String(most - 1));
   // No route names this method: the table says which methods the routes of this path name, unless one of them accepts all.
-  const found = findRoute({ method: "", headers }, authority, target, table);
+  const found = findRoute({ method: "", headers, scheme }, authority, target, table);
   const allow = (found.kind === "method" ? found.allow.split(", ") : USUAL_METHODS).filter((each) => each !== "TRACE").join(", ");
   if (method === "OPTIONS") return { status: 204, headers: ["Allow", allow], body: null };
   return problem(call, "method_not_allowed", { detail: `The gateway itself accepts ${allow}.`, headers: ["Allow", allow] });
@@ -223,12 +223,12 @@ function withForwardsLeft({ call, method, headers }: Inbound, authority: string,
 const MAX_FORWARDS = 2 ** 31;
 const USUAL_METHODS = ["DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"];
 
-type Asked = Pick<Inbound, "method" | "headers">;
+type Asked = Pick<Inbound, "method" | "headers" | "scheme">;
 
 /** The route that serves a request for the host `authority`. */
-export function findRoute({ method, headers }: Asked, authority: string, { path, query, encodedSlash }: Target, table: Snapshot["table"]): Found<RouteTarget> {
-  const preflight = method === "OPTIONS" ? findPreflight(headers, (asked, sent) => table.find(authority, asked, path, encodedSlash, sent, query)) : null;
-  return preflight ?? table.find(authority, method, path, encodedSlash, headers, query);
+export function findRoute({ method, headers, scheme }: Asked, authority: string, { path, query, encodedSlash }: Target, table: Snapshot["table"]): Found<RouteTarget> {
+  const preflight = method === "OPTIONS" ? findPreflight(headers, (asked, sent) => table.find(authority, asked, path, encodedSlash, sent, query, scheme)) : null;
+  return preflight ?? table.find(authority, method, path, encodedSlash, headers, query, scheme);
 }
 
 type Find = (method: string, headers: HeaderList) => Found<RouteTarget>;

@@ -4,16 +4,8 @@
 import type { Duplex } from "node:stream";
 import { LONGEST_TIMER_MS, waitAtMost } from "../base/clock.ts";
 import { entry } from "../base/event_loop.ts";
-import type { Log } from "../base/log.ts";
-import type { AccessLog } from "../observe/access_log.ts";
-import type { Metrics } from "../observe/metrics_plan.ts";
-import type { OtlpExporter } from "../observe/otlp.ts";
-import type { Listener } from "../server/listener.ts";
-import type { Configuration } from "./configuration.ts";
 import { answerForEntries } from "./faults.ts";
-import type { Runtime } from "./runtime.ts";
-import type { Requests } from "./serve.ts";
-import type { State } from "./status.ts";
+import type { GatewayParts } from "./options.ts";
 
 /** How long `close` keeps idle connections open for a request that is already on its way. In milliseconds. */
 const IDLE_LINGER_MS = 1_000;
@@ -22,22 +14,8 @@ export const lingerOf = (graceMs: number) => Math.min(IDLE_LINGER_MS, graceMs / 
 /** Plugins that never answer, or never close what they hold, must not delay `close` for ever. In milliseconds. */
 const MAX_CUTTING_MS = 1_000;
 
-interface Parts {
-  readonly configuration: Configuration;
-  readonly listener: Listener;
-  readonly requests: Requests;
-  readonly runtime: Runtime;
-  readonly accessLog: AccessLog;
-  readonly spans: OtlpExporter | null;
-  readonly closeReports: () => void;
-  readonly log: Log;
-  /** Null: nobody can ask for them. */
-  readonly metrics: Metrics | null;
-}
-
 export class Shutdown {
-  readonly #parts: Parts;
-  state: State = "serving";
+  readonly #parts: GatewayParts;
   /** Both ends of every upgraded connection: in a host's own server nothing else closes them. */
   readonly #tunnels = new Set<Duplex>();
   #closing: Promise<"drained" | "cut"> | null = null;
@@ -45,13 +23,14 @@ export class Shutdown {
   /** Ends the grace of a `close` that has begun. */
   #cut = () => {};
 
-  constructor(parts: Parts) {
+  constructor(parts: GatewayParts) {
     this.#parts = parts;
   }
 
-  /** Whether requests are accepted. */
-  get isOpen(): boolean {
-    return this.state === "serving" || this.state === "stopping";
+  /** Throws when no more requests are accepted. */
+  checkOpen(): void {
+    const { state } = this.#parts.listening;
+    if (state === "draining" || state === "closed") throw new Error("the gateway is being closed");
   }
 
   /** From now to its end the gateway answers for faults at the entries into its code. */
@@ -69,10 +48,11 @@ export class Shutdown {
 
   /** See `Gateway.announceStop`. */
   announce(): void {
-    if (this.state !== "serving") return;
-    this.state = "stopping";
-    this.#parts.listener.announceStop();
-    this.#parts.configuration.followers?.announceStop();
+    const { configuration, listener, listening } = this.#parts;
+    if (listening.state !== "serving") return;
+    listening.state = "stopping";
+    listener.announceStop();
+    configuration.followers?.announceStop();
   }
 
   /** See `Gateway.close`. */
@@ -87,14 +67,14 @@ export class Shutdown {
   }
 
   async #close(lingerMs: number, following: Promise<"drained" | "cut">): Promise<"drained" | "cut"> {
-    const { configuration, listener, requests, runtime, accessLog, spans, closeReports } = this.#parts;
-    this.state = "draining";
+    const { configuration, listener, listening, requests, runtime, accessLog, spans } = this.#parts;
+    listening.state = "draining";
     const expired = new Promise<"cut">((resolve) => {
       this.#cut = () => resolve("cut");
     });
     const drained = Promise.all([following, listener.drain(lingerMs), requests.untilNone()]).then(([outcome]) => outcome);
     const outcome = await Promise.race([drained, expired]);
-    this.state = "closed";
+    listening.state = "closed";
     configuration.close();
     requests.close();
     listener.destroy();
@@ -108,7 +88,7 @@ export class Shutdown {
     await waitAtMost(runtime.closeKept(), MAX_CUTTING_MS);
     await waitAtMost(accessLog.close(), MAX_CUTTING_MS);
     await exported;
-    closeReports();
+    for (const reports of [this.#parts.reporting, this.#parts.reports]) reports?.close();
     this.#stopAnswering?.();
     return outcome;
   }

@@ -11,6 +11,7 @@ import type { MetricsPlan } from "../observe/metrics_plan.ts";
 import type * as serverTimingPart from "../observe/server_timing.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
 import type * as conditionsPart from "../route/conditions.ts";
+import type * as upstreamPathPart from "../route/upstream_path.ts";
 import { compileTable, type RouteTable, type TableEntry } from "../route/table.ts";
 import type { ReceiveOptions } from "../server/receive.ts";
 import type * as proxiesPart from "../server/trusted_proxies.ts";
@@ -29,6 +30,8 @@ import { compileUpstreams } from "./upstreams.ts";
 export interface Loaded extends Omit<Extract<LoadResult<AnyPlugin>, { readonly ok: true }>, "ok"> {
   /** The part for `match` of routes; null: no route has it. */
   readonly conditions: typeof conditionsPart | null;
+  /** For `upstream_path`; null: it is not used. */
+  readonly upstreamPaths: typeof upstreamPathPart | null;
 }
 
 export interface Snapshot extends Loaded {
@@ -46,6 +49,8 @@ export interface Snapshot extends Loaded {
   readonly counts: { readonly services: number; readonly routes: number; readonly upstreams: number };
   readonly inUse: InUse;
   readonly metrics: MetricsPlan | null;
+  /** How requests are received. */
+  readonly receiving: ReceiveOptions;
   /** Null: replies have no Server-Timing. */
   readonly serverTiming: typeof serverTimingPart | null;
 }
@@ -74,31 +79,27 @@ export function compile(loaded: Loaded, tools: CompileTools): Snapshot {
 
 function compileInto(inUse: InUse, loaded: Loaded, tools: CompileTools): Snapshot {
   const { global, services } = loaded.config;
-  const { runtime, log } = tools;
+  const { runtime } = tools;
   const egress = new Egress(destinationsOf(loaded.config, loaded.kinds, runtime.parts));
   if (global.counters !== undefined) inUse.shared = runtime.parts.part("redis").sharedCounters(global.counters, inUse, tools);
   const plan = tools.metrics?.plan() ?? null;
   const instances = new Set<string>();
   const context: PluginContext = { ...tools, gatewayName: global.name, kinds: loaded.kinds, egress, inUse, plan, instances };
   const globals = linksOf(global.plugins, { level: "global", service: null, route: null }, context);
-  const entries = services.flatMap((service) => compileService(service, globals, loaded.conditions, context));
+  const entries = services.flatMap((service) => compileService(service, globals, loaded, context));
   const redirect = redirectOf(global, runtime.parts);
-  const ofHosts = global.certificates.length === 0 ? null : runtime.parts.part("misdirected");
-  const certificates = ofHosts?.hostCertificates(global.certificates, log, runtime.clock) ?? NO_CERTIFICATES;
+  const certificatesOf = global.certificates.length === 0 ? null : runtime.parts.part("misdirected").certificatesOf;
   return Object.freeze({
     ...loaded,
     global,
     table: compileTable(entries),
     redirect,
-    early: ofHosts === null ? redirect : earlyOf(redirect, ofHosts.misdirected(certificates, tools.defaultCertificate ?? (() => null))),
-    certificates,
-    shownCertificates: global.certificates.map(({ hosts, cert }, i) => {
-      return { where: `global.certificates[${i}]`, path: cert.path, hosts, ...ofHosts!.factsOf(cert.content) };
-    }),
+    ...(certificatesOf?.(global.certificates, redirect, tools) ?? { early: redirect, certificates: NO_CERTIFICATES, shownCertificates: [] }),
     instances,
     counts: { services: services.length, routes: entries.length, upstreams: services.reduce((sum, { upstreams }) => sum + upstreams.length, 0) },
     inUse,
     metrics: plan,
+    receiving: receivingBy(global, runtime.clock, () => runtime.parts.part("trustedProxies")),
     serverTiming: global.serverTiming ? runtime.parts.part("serverTiming") : null,
   });
 }
@@ -109,12 +110,7 @@ export function redirectOf({ httpsRedirect }: Config["global"], parts: Parts): H
   return httpsRedirect === undefined ? null : parts.part("httpsRedirect").httpsRedirect(httpsRedirect);
 }
 
-/** The one is for plain HTTP, the other for TLS. */
-function earlyOf(redirect: HttpsRedirect | null, misdirected: HttpsRedirect): HttpsRedirect {
-  return redirect === null ? misdirected : (inbound, authority) => redirect(inbound, authority) ?? misdirected(inbound, authority);
-}
-
-function compileService(service: Service, globals: readonly PluginLink[], conditions: Loaded["conditions"], context: PluginContext): TableEntry<RouteTarget>[] {
+function compileService(service: Service, globals: readonly PluginLink[], loaded: Loaded, context: PluginContext): TableEntry<RouteTarget>[] {
   const planned = context.plan?.service(service);
   const upstreams = compileUpstreams(service, planned?.meter ?? null, context);
   const outer = [...globals, ...linksOf(service.plugins, { level: "service", service: service.name, route: null }, context)];
@@ -122,7 +118,7 @@ function compileService(service: Service, globals: readonly PluginLink[], condit
   return service.routes.map((route) => {
     const own = linksOf(route.plugins, { level: "route", service: service.name, route: route.name }, context);
     const chained = chainOf([...outer, ...own], upstreams, { service: service.name, route: route.name }, context);
-    return entryOf(service, route, targetOf(name, route, chained, planned?.routes.get(route.name) ?? null), conditions);
+    return entryOf(service, route, targetOf(name, route, chained, planned?.routes.get(route.name) ?? null), loaded);
   });
 }
 
@@ -143,10 +139,12 @@ export function targetOf(service: ServiceName, { name, path }: Route, { handler,
   return { service, route: { name, path, audience, ownHeaders }, pattern: patternOf(service.basePath, path), handler, meter, takesPreflights };
 }
 
-export function entryOf<T>(service: Service, { path, methods, match: written }: Route, target: T, conditions: Loaded["conditions"]): TableEntry<T> {
-  const match = written && conditions!.routeConditions(written);
+export function entryOf<T>(service: Service, route: Route, target: T, parts: Pick<Loaded, "conditions" | "upstreamPaths">): TableEntry<T> {
+  const { path, methods, match: written } = route;
+  const match = written && parts.conditions!.routeConditions(written);
+  const upstreamPath = parts.upstreamPaths?.upstreamPath(service, route);
   const { basePath, hosts, encodedSlashes, pathParameters } = service;
-  return { basePath, hosts, path, methods, match, encodedSlashes: encodedSlashes === "allow", pathParameters: pathParameters === "allow", target };
+  return { basePath, hosts, path, methods, match, upstreamPath, encodedSlashes: encodedSlashes === "allow", pathParameters: pathParameters === "allow", target };
 }
 
 /** How requests are received under a configuration. */

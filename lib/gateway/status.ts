@@ -151,16 +151,7 @@ export type WarningCode =
   | "circuit_open"
   | "plugin_faults"
   | "faults_injected"
-  | "route_unreachable"
-  | "guard_bypassed"
-  | "cache_outside_guard"
-  | "limit_before_identity"
-  | "token_for_anyone"
-  | "guard_fails_open"
-  | "plain_http_secret"
-  | "placeholder_secret"
-  | "limit_by_any_header"
-  | "redirect_loop"
+  | AcceptableWarning
   | "stale_acceptance"
   | "more";
 

@@ -86,10 +86,12 @@ function breakerOf({ name, circuitBreaker: settings }: Service, upstreamSet: Ups
 }
 
 /** Null: the service has no sticky sessions. */
-function stickyOf(service: Service, peers: readonly Peer[], { clock, stickyKey, parts }: Runtime): Sticky | null {
+function stickyOf(service: Service, peers: readonly Peer[], runtime: Runtime): Sticky | null {
   if (service.sticky === undefined) return null;
   const { secret, ...rest } = service.sticky;
-  return new (parts.part("sticky").Sticky)({ ...rest, service, peers, key: secret ?? stickyKey, clock });
+  const { Sticky, KEY_BYTES, drawnKey } = runtime.parts.part("sticky");
+  const key = secret ?? drawnKey(runtime.lastingMemory("key of sticky sessions", KEY_BYTES));
+  return new Sticky({ ...rest, service, peers, key, clock: runtime.clock });
 }
 
 /** The gateway's pseudonym in Via (RFC 9110 §7.6.3: a token). */

@@ -2,7 +2,7 @@
  * Reads the body of one HTTP/1 message at a time: of a known length, chunked with trailers, or up to the end of the connection
  * (RFC 9112 §6, §7). Requests and responses use the same reader, so both are read equally strictly.
  */
-import { FIELD_LINE, TOKEN_CHARACTERS } from "../base/http_grammar.ts";
+import { FIELD_LINE, TOKEN_CHARACTERS, hexDigit } from "../base/http_grammar.ts";
 import { hasToken, trimmed } from "./headers.ts";
 
 export interface BodySink {
@@ -204,9 +204,3 @@ const MALFORMED_SIZE = "the line of a chunk's size is malformed";
 const LONG_TRAILERS = `the trailers of the message have more than ${MAX_TRAILER_BYTES} bytes`;
 const FRAMING = new Set(["content-length", "transfer-encoding"]);
 const CLOSING = new Set(["connection", "proxy-connection"]);
-
-function hexDigit(c: number): number {
-  if (c >= 0x30 && c <= 0x39) return c - 0x30;
-  const lower = c | 0x20;
-  return lower >= 0x61 && lower <= 0x66 ? lower - 0x57 : -1;
-}

@@ -1,5 +1,5 @@
 /**
- * Decides whether a request fulfils configured conditions on its headers, its query and its cookies.
+ * Decides whether a request fulfils configured conditions on its headers, its query, its cookies and its scheme.
  */
 import { linearPattern, type StepMeter } from "../base/linear_pattern.ts";
 import { findCookie } from "./cookies.ts";
@@ -16,10 +16,13 @@ export interface Conditions {
   /** Names and values percent-decoded, "+" as a space; an escape that is broken stands for itself. */
   readonly query: ByName;
   readonly cookies: ByName;
+  readonly scheme?: Scheme;
 }
 
+export type Scheme = "http" | "https";
+
 /** `query` as `readTarget` returns it: with "?", or "". */
-export type Holds = (headers: HeaderList, query: string) => boolean;
+export type Holds = (headers: HeaderList, query: string, scheme: Scheme) => boolean;
 
 export interface ConditionTest {
   readonly place: keyof Conditions;
@@ -30,28 +33,31 @@ export interface ConditionTest {
 /** Whether all conditions hold. Throws an Error for a pattern that `linearPattern` refuses. */
 export function compileConditions(conditions: Conditions): Holds {
   const tests = conditionTests(conditions).map(({ holds }) => holds);
-  return (headers, query) => {
-    for (const holds of tests) if (!holds(headers, query)) return false;
+  return (headers, query, scheme) => {
+    for (const holds of tests) if (!holds(headers, query, scheme)) return false;
     return true;
   };
 }
 
-/** One test for each condition, the cheapest first: headers by exact value, presence of headers, query, cookies, patterns. */
+/** One test for each condition, the cheapest first: the scheme, headers by exact value, presence of headers, query, cookies, patterns. */
 export function conditionTests(conditions: Conditions): readonly ConditionTest[] {
-  const tests = PLACES.flatMap((place) =>
+  const tests: (ConditionTest & { readonly cost: number })[] = PLACES.flatMap((place) =>
     Object.entries(conditions[place]).map(([name, wanted]) => ({ place, name, holds: testOf(place, name, wanted), cost: costOf(place, wanted) })),
   );
+  const { scheme: wanted } = conditions;
+  if (wanted !== undefined) tests.push({ place: "scheme", name: wanted, holds: (_headers, _query, scheme) => scheme === wanted, cost: -1 });
   return tests.sort((a, b) => a.cost - b.cost);
 }
 
 const PLACES = ["headers", "query", "cookies"] as const;
+type NamedPlace = (typeof PLACES)[number];
 
-function costOf(place: keyof Conditions, wanted: Condition): number {
+function costOf(place: NamedPlace, wanted: Condition): number {
   if (typeof wanted === "object" && wanted !== null) return 4;
   return place === "headers" ? (typeof wanted === "string" ? 0 : 1) : place === "query" ? 2 : 3;
 }
 
-function testOf(place: keyof Conditions, name: string, wanted: Condition): Holds {
+function testOf(place: NamedPlace, name: string, wanted: Condition): Holds {
   if (wanted === null) {
     const isPresent = searchOf(place, name, ANY);
     return (headers, query) => !isPresent(headers, query);
@@ -67,8 +73,10 @@ function testOf(place: keyof Conditions, name: string, wanted: Condition): Holds
 type Fits = (value: string) => boolean;
 const ANY: Fits = () => true;
 
+type Search = (headers: HeaderList, query: string) => boolean;
+
 /** Whether one of the values of this name fits. */
-function searchOf(place: keyof Conditions, name: string, fits: Fits): Holds {
+function searchOf(place: NamedPlace, name: string, fits: Fits): Search {
   if (place === "query") {
     const bytes = Buffer.from(name);
     return (_headers, query) => hasParameter(query, bytes, fits);
@@ -113,7 +121,7 @@ function decodesTo(query: string, start: number, end: number, wanted: Buffer): b
 }
 
 /** The pattern's steps are bounded: a client could send a long value that keeps the event loop busy. */
-function patternTest(place: keyof Conditions, name: string, source: string): Holds {
+function patternTest(place: NamedPlace, name: string, source: string): Holds {
   const pattern = linearPattern(source);
   if (typeof pattern === "string") throw new Error(`the pattern ${JSON.stringify(source)} ${pattern}`);
   let left = 0;

@@ -3,7 +3,8 @@
  */
 import type { Agent, RequestOptions } from "node:http";
 import { isIP } from "node:net";
-import { destinationOf, Egress } from "../base/egress.ts";
+import { Egress } from "../base/egress.ts";
+import { destinationOf } from "../base/url_destination.ts";
 import { agentOf } from "../base/egress_clients.ts";
 import type { ErrorCode } from "../base/errors.ts";
 

@@ -4,7 +4,8 @@
 import { promisify } from "node:util";
 import { gzip } from "node:zlib";
 import type { Clock } from "../base/clock.ts";
-import { destinationOf, Egress } from "../base/egress.ts";
+import { Egress } from "../base/egress.ts";
+import { destinationOf } from "../base/url_destination.ts";
 import type { Log } from "../base/log.ts";
 import { DEFAULT_TIMEOUT_MS, type TracingSettings } from "../config/tracing.ts";
 import { HttpClient } from "../client/client.ts";

@@ -1,7 +1,6 @@
 /**
  * All parts of the program at once, for programs that embed the gateway: `createGateway` waits for nothing.
  */
-import * as pem from "../base/pem.ts";
 import * as countersFields from "../config/counters.ts";
 import * as acceptedWarnings from "../config/accepted_warnings.ts";
 import * as addressRanges from "../config/address_range.ts";
@@ -10,7 +9,6 @@ import * as moduleFields from "../config/plugin_modules.ts";
 import * as references from "../config/references.ts";
 import * as tests from "../config/read_tests.ts";
 import * as signatures from "../config/signed.ts";
-import * as tracingSettings from "../config/tracing.ts";
 import * as sharedCounts from "../base/shared_counts.ts";
 import * as sharedMemory from "../base/shared_memory.ts";
 import * as sharedConnections from "../server/shared_connections.ts";
@@ -23,17 +21,14 @@ import * as adminCookie from "../operator/admin_cookie.ts";
 import * as combinedLog from "../observe/combined_line.ts";
 import * as exposition from "../observe/exposition.ts";
 import * as metrics from "../observe/metrics_plan.ts";
-import * as exporter from "../observe/otlp.ts";
-import * as sampling from "../observe/sampling.ts";
 import * as serverTiming from "../observe/server_timing.ts";
-import * as tracer from "../observe/trace.ts";
 import * as kindProblem from "../plugins/kind_problem.ts";
 import * as sendingValid from "../plugins/sending_valid.ts";
 import { builtinPlugins } from "../plugins/builtin.ts";
 import * as conditions from "../route/conditions.ts";
+import * as upstreamPath from "../route/upstream_path.ts";
 import * as memory from "../store/memory.ts";
 import * as sharedCallers from "../store/shared_callers.ts";
-import * as certificates from "../server/certificates.ts";
 import * as http2Server from "../server/http2.ts";
 import * as nodeHttp1 from "../server/http1_node.ts";
 import * as tlsServer from "../server/tls.ts";
@@ -57,13 +52,13 @@ import * as changes from "../proof/config_diff.ts";
 import * as recentRequests from "../gateway/recent_requests.ts";
 import * as activeChecks from "../gateway/active_checks.ts";
 import * as httpsRedirect from "../gateway/https_redirect.ts";
-import * as misdirected from "../gateway/misdirected.ts";
+import * as hostCertificates from "../gateway/host_certificates.ts";
 import * as moduleLoader from "../gateway/module_loader.ts";
 import * as pluginDestinations from "../gateway/plugin_destinations.ts";
 import * as pluginInstances from "../gateway/plugin_instances.ts";
+import * as tracing from "../gateway/tracing.ts";
 import * as sharedCounters from "../gateway/shared_counters.ts";
-import { fieldsOfParts, type LoadedParts } from "../gateway/parts.ts";
-import type { PluginModules } from "../gateway/plugin_modules.ts";
+import { fieldsOfParts, type LoadedParts, type Parts } from "../gateway/parts.ts";
 import * as warnings from "../proof/config_warnings.ts";
 import * as families from "../report/families.ts";
 import * as reporting from "../report/reporting.ts";
@@ -86,10 +81,11 @@ const ALL: LoadedParts = {
   sharedHealth,
   sharedCallers,
   conditions,
+  upstreamPath,
   split,
   sticky,
   httpsRedirect,
-  misdirected: { ...misdirected, ...certificates, ...pem },
+  misdirected: hostCertificates,
   trustedProxies: { ...addressRanges, ...trustedProxies },
   tls,
   tests,
@@ -111,7 +107,7 @@ const ALL: LoadedParts = {
   embedding: { ...inject, ...mounted, ...kindProblem },
   changes,
   workerReports,
-  tracing: { ...tracingSettings, ...tracer, ...sampling, ...exporter },
+  tracing,
   adminCookie,
   recentRequests,
   signatures,
@@ -120,10 +116,10 @@ const ALL: LoadedParts = {
 };
 
 /** What all parts add to the schema of a configuration. */
-export const ALL_FIELDS = fieldsOfParts(ALL);
+export const ALL_FIELDS = fieldsOfParts(Object.values(ALL));
 
 /** `modules`, with all parts. */
-export function withAllParts(modules = freshModules()): PluginModules {
-  modules.parts.add(ALL);
+export function withAllParts(modules = freshModules()): Parts {
+  modules.add(ALL);
   return modules;
 }

@@ -5,7 +5,7 @@ import { textsOf, valuesAt, type JsonNode } from "../config/json.ts";
 import { UNFILLED } from "../config/schema_core.ts";
 
 /** What warnings are about, besides plugins, routes that no request reaches and secrets that look like templates. */
-const CAUSES = ["global.counters", "global.accept_warnings", "services[].routes[].match"];
+const CAUSES = ["global.counters", "global.accept_warnings", "services[].routes[].match", "services[].routes[].upstream_path"];
 
 /** Kinds of which no setting causes a warning. */
 const HARMLESS: ReadonlySet<string> = new Set(["bot_protection", "compress", "cors", "request_headers", "request_size_limit", "request_validation", "response_headers"]);
@@ -15,26 +15,30 @@ const GUARDS: ReadonlySet<string> = new Set(["acl", "basic_auth", "key_auth", "m
 /**
  * False: `configWarnings` finds none, if the configuration is accepted. True proves nothing.
  *
- * In one service without conditions each route is reached. Routes of one pattern have no method in common (`checkRoutes`). Of the paths that a
- * pattern matches, take one with texts that occur in no pattern in its placeholders, and with more of them in {name*} than any pattern is
- * long. Another pattern that matches it has no literal in the place of a placeholder. So it is less specific, and loses; unless it is longer,
- * and has {a}/{b*} where this one has {name*}. No request avoids a guard that all routes have: that of the service, or of all services.
+ * A route that is alone is reached, and no other route leads around its guards. In one service without conditions each route is reached.
+ * Routes of one pattern have no method in common (`checkRoutes`). Of the paths that a pattern matches, take one with texts that occur in no
+ * pattern in its placeholders, and with more of them in {name*} than any pattern is long. Another pattern that matches it has no literal in
+ * the place of a placeholder. So it is less specific, and loses; unless it is longer, and has {a}/{b*} where this one has {name*}. No request
+ * avoids a guard that all routes have: that of the service, or of all services.
  */
 export function canHaveWarnings(document: JsonNode): boolean {
-  if (CAUSES.some((place) => valuesAt(document, place).length > 0) || valuesAt(document, "services[]").length > 1) return true;
-  const outer = ["global.plugins[]", "services[].plugins[]"].flatMap((place) => valuesAt(document, place));
-  if (!outer.every(({ value }, i) => isSilent(value, outer.slice(i + 1).map((after) => textAt(after.value, "name"))))) return true;
-  const inner = valuesAt(document, "services[].routes[].plugins[]");
-  if (!inner.every(({ value }) => isSilent(value, []) && !GUARDS.has(textAt(value, "name")))) return true;
-  return textsOf(valuesAt(document, "services[].routes[].path").map(({ value }) => value)).some((path) => /[}>]\/[{<][^/]*\*/.test(path)) || textsOf([document]).some(isUnfilled);
+  const at = (...places: string[]) => places.flatMap((place) => valuesAt(document, place).map(({ value }) => value));
+  if (at(...CAUSES).length > 0 || at("services[]").length > 1 || textsOf([document]).some(isUnfilled)) return true;
+  const inner = at("services[].routes[].plugins[]");
+  const isAlone = at("services[].routes[]").length === 1;
+  const common = [...at("global.plugins[]", "services[].plugins[]"), ...(isAlone ? inner : [])];
+  if (!common.every((plugin, i) => isSilent(plugin, common.slice(i + 1)))) return true;
+  if (isAlone) return false;
+  const paths = textsOf(at("services[].routes[].path"));
+  return inner.some((plugin) => !isSilent(plugin, []) || GUARDS.has(textAt(plugin, "name"))) || paths.some((path) => /[}>]\/[{<][^/]*\*/.test(path));
 }
 
-/** Whether there is no warning about a plugin instance, which runs before plugins of the kinds `after`. */
-function isSilent(plugin: JsonNode, after: readonly string[]): boolean {
+/** Whether there is no warning about a plugin instance, which runs before the others. */
+function isSilent(plugin: JsonNode, after: readonly JsonNode[]): boolean {
   const kind = textAt(plugin, "name");
   if (kind !== "rate_limit") return HARMLESS.has(kind) || GUARDS.has(kind);
   const by = textAt(plugin, "config.limit_by");
-  return by === "" || by === "client_ip" || by === "all" || (by === "credential" && !after.some((other) => GUARDS.has(other)));
+  return by === "" || by === "client_ip" || by === "all" || (by === "credential" && !after.some((other) => GUARDS.has(textAt(other, "name"))));
 }
 
 /** "": there is no text. */

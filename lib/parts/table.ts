@@ -91,6 +91,11 @@ export const PARTS = {
     named: ["services[].routes[].match"],
     load: () => import("../route/conditions.ts"),
   },
+  /** Another path at the upstream. */
+  upstreamPath: {
+    named: ["services[].upstream_path", "services[].routes[].upstream_path"],
+    load: () => import("../route/upstream_path.ts"),
+  },
   retries: { named: ["services[].retries"], load: () => import("../upstream/retries.ts") },
   /** Node's parser of responses. */
   nodeParser: { named: ["services[].upstream_client=node"], load: () => import("../upstream/node_response_parser.ts") },
@@ -106,10 +111,8 @@ export const PARTS = {
     named: ["global.https_redirect"],
     load: () => import("../gateway/https_redirect.ts"),
   },
-  misdirected: {
-    named: ["global.certificates[]"],
-    load: async () => ({ ...(await import("../gateway/misdirected.ts")), ...(await import("../server/certificates.ts")), ...(await import("../base/pem.ts")) }),
-  },
+  /** Certificates of hosts, and the refusal of requests that came by the connection of another host. */
+  misdirected: { named: ["global.certificates[]"], load: () => import("../gateway/host_certificates.ts") },
   /** What trusted proxies say about requests. */
   trustedProxies: {
     named: ["global.trusted_proxies"],
@@ -180,9 +183,7 @@ export const PARTS = {
   /** What a reload changes. */
   changes: { load: () => import("../proof/config_diff.ts") },
   workerReports: { load: () => import("../report/worker_reports.ts") },
-  tracing: {
-    load: async () => ({ ...(await import("../config/tracing.ts")), ...(await import("../observe/trace.ts")), ...(await import("../observe/sampling.ts")), ...(await import("../observe/otlp.ts")) }),
-  },
+  tracing: { load: () => import("../gateway/tracing.ts") },
   /** Signed configurations. */
   signatures: { load: () => import("../config/signed.ts") },
   /** For dry runs. */

@@ -35,7 +35,7 @@ export const fault = definePlugin({
   create({ match, percent: affected, delayMs, status }, { clock, keep, isTrial }) {
     const isChosen = evenShare(affected);
     const matches = match === undefined ? null : compileConditions(match);
-    const isAffected = ({ headers, query }: Exchange) => (matches === null || matches(headers, query)) && isChosen();
+    const isAffected = ({ headers, query, scheme }: Exchange) => (matches === null || matches(headers, query, scheme)) && isChosen();
     // In a test or an explanation nobody waits.
     const delays = delayMs === undefined || isTrial ? null : keep("delays", delayMs, () => new Delays(clock, delayMs));
     const headers = ["X-Fault-Injected", [...(delayMs === undefined ? [] : ["delay"]), ...(status === undefined ? [] : ["status"])].join(", ")];

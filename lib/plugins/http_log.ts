@@ -172,7 +172,7 @@ function shownHeaders(list: HeaderList, secretParameters: ReadonlySet<string>): 
   const shown = new Map<string, string | string[]>();
   for (let i = 0; i < list.length; i += 2) {
     const name = list[i]!.toLowerCase();
-    const text = SECRET_HEADERS.has(name) ? REDACTED : redacted(list[i + 1]!, secretParameters);
+    const text = SECRET_HEADERS.has(name) || secretParameters.has(name) ? REDACTED : redacted(list[i + 1]!, secretParameters);
     const before = shown.get(name);
     if (before === undefined) shown.set(name, text);
     else if (typeof before === "string") shown.set(name, [before, text]);

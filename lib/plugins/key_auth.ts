@@ -1,18 +1,20 @@
 /**
  * The plugin kind `key_auth`: admits requests that present a configured API key.
  *
- * The key is read from the query parameter `apiKey`, and only if there is none from the header `apiKey`; of several, the first counts.
- * A parameter that is present but empty counts as presented. Names and values in the query are read as HTML forms are encoded, so
- * `api%4Bey` is the parameter `apiKey` too; text that cannot be decoded is used unchanged. Names are case-sensitive: `apikey` is another parameter.
+ * The key is read from the first place of `from` that the request has, by default the query parameter `apiKey`, then the header `apiKey`; of
+ * several there, the first counts. A parameter that is present but empty counts as presented. Names and values in the query are read as HTML
+ * forms are encoded, so `api%4Bey` is the parameter `apiKey` too; text that cannot be decoded is used unchanged. Names of parameters are
+ * case-sensitive: `apikey` is another parameter.
  */
 import { hash, timingSafeEqual } from "node:crypto";
+import { FORWARDING, TOKEN_CHARACTERS } from "../base/http_grammar.ts";
 import { array, boolean, object, optional, string, withDefault } from "../config/schema.ts";
-import { headerValue, quotedString, withoutHeader } from "../http/headers.ts";
+import type { Exchange } from "../http/exchange.ts";
+import { headerValue, headerValues, isHopByHop, quotedString, withoutHeader } from "../http/headers.ts";
 import { problem } from "../http/reply.ts";
 import { definePlugin } from "./plugin.ts";
 
-const PARAMETER = "apiKey";
-const HEADER = "apikey";
+const DEFAULT_PLACES: readonly string[] = ["query:apiKey", "header:apiKey"];
 
 const schema = object(
   {
@@ -29,11 +31,25 @@ const schema = object(
         { min: 1, unique: "id", describe: "Keys of several callers." },
       ),
     ),
+    from: optional(
+      array(
+        string({
+          references: "none",
+          pattern: new RegExp(`^(header|query):[${TOKEN_CHARACTERS}]+$`),
+          hint: '"header:<name>" or "query:<name>"',
+          describe: "A place of the key.",
+          check: (text) => (isNeverSeen(text.toLowerCase()) ? "plugins never see this header" : undefined),
+        }),
+        { min: 1, describe: "Places of the key; the first that a request has counts, and the others must not have another key." },
+      ),
+    ),
     hide_credentials: withDefault(boolean({ describe: "Remove the key before the request is forwarded." }), false),
   },
   {
-    describe: "Requires an API key in the query parameter or header apiKey.",
+    describe: "Requires an API key, by default in the query parameter or header apiKey.",
     refine(value, report) {
+      const lower = value.from?.map((place) => (place.startsWith("header:") ? place.toLowerCase() : place)) ?? [];
+      lower.forEach((place, i) => void (lower.indexOf(place) < i && report("is there twice", "from", i)));
       if (value.key === undefined && value.keys === undefined) report('needs "key" or "keys"');
       const places = new Map<string, string>();
       if (value.key !== undefined) places.set(sha256(value.key).toString("hex"), "key");
@@ -56,11 +72,15 @@ export const keyAuth = definePlugin({
   schema,
   guards: true,
   identifies: true,
-  create({ key, keys = [], hideCredentials }, { gatewayName, scope }) {
+  ownHeaders: ({ from, hideCredentials }) => (hideCredentials ? namesIn("header", from) : []),
+  secretParameters: ({ from }) => [...namesIn("query", from), ...namesIn("header", from)],
+  create({ key, keys = [], from, hideCredentials }, { gatewayName, scope }) {
     const entries = key === undefined ? keys : [...keys, { id: scope.id ?? "default", key }];
     const credentials = entries.map((entry) => ({ identity: entry.id, digest: digestOf(entry) }));
+    const written = from ?? DEFAULT_PLACES;
+    const places = written.map(placeOf);
     const headers = ["WWW-Authenticate", `Key realm=${quotedString(gatewayName)}`];
-    const missing = { headers, detail: "Send the API key in the query parameter apiKey or in the header apiKey." };
+    const missing = { headers, detail: `Send the API key in the ${written.map(describePlace).join(" or in the ")}.` };
     const invalid = { headers, detail: "The API key that was sent is not a valid one." };
     // Hashing is most of the cost of this plugin, so valid keys are remembered. Only configured keys get in here, so it stays small; and
     // a Map looks texts up by a hash that is seeded per process, so the time does not reveal how close a guess is.
@@ -73,17 +93,62 @@ export const keyAuth = definePlugin({
       if (identity !== undefined) found.set(presented, identity);
       return identity;
     };
+    /** The seed's rule for the default places is that the header is ignored where the query has a key. */
+    const isContradicted = (exchange: Exchange, presented: string, place: Place) =>
+      from !== undefined && places.some((other) => other !== place && other.all(exchange).some((each) => each !== presented));
+    const withoutKeys = (exchange: Exchange) => places.reduce<Forwarded>((left, place) => place.without(left), exchange);
     return (next) => (exchange) => {
-      const { query, call } = exchange;
-      const presented = queryKey(query) ?? headerKey(headerValue(exchange.headers, HEADER));
-      if (presented === undefined) return problem(call, "key_missing", missing);
+      let presented: string | undefined;
+      let place = 0;
+      while ((presented = places[place]!.first(exchange)) === undefined) if (++place === places.length) return problem(exchange.call, "key_missing", missing);
       const identity = found.get(presented) ?? find(presented);
-      if (identity === undefined) return problem(call, "key_invalid", invalid);
+      if (identity === undefined || isContradicted(exchange, presented, places[place]!)) return problem(exchange.call, "key_invalid", invalid);
       if (!hideCredentials) return next(exchange.with({ identity }));
-      return next(exchange.with({ identity, query: withoutKey(query), headers: withoutHeader(exchange.headers, HEADER) }));
+      const { query, headers } = withoutKeys(exchange);
+      return next(exchange.with({ identity, query, headers }));
     };
   },
 });
+
+type Forwarded = Pick<Exchange, "query" | "headers">;
+
+interface Place {
+  readonly first: (exchange: Exchange) => string | undefined;
+  readonly all: (exchange: Exchange) => readonly string[];
+  readonly without: (forwarded: Forwarded) => Forwarded;
+}
+
+function placeOf(text: string): Place {
+  const name = text.slice(text.indexOf(":") + 1);
+  if (text.startsWith("query:")) {
+    return {
+      first: ({ query }) => queryKeys(query, name)[0],
+      all: ({ query }) => queryKeys(query, name),
+      without: ({ query, headers }) => ({ headers, query: withoutKey(query, name) }),
+    };
+  }
+  const lower = name.toLowerCase();
+  return {
+    first: ({ headers }) => headerKey(headerValue(headers, lower)),
+    all: ({ headers }) => headerValues(headers, lower).map((value) => headerKey(value)!),
+    without: ({ query, headers }) => ({ query, headers: withoutHeader(headers, lower) }),
+  };
+}
+
+function describePlace(place: string): string {
+  return place.replace("query:", "query parameter ").replace("header:", "header ");
+}
+
+/** In lower case. */
+function namesIn(kind: "header" | "query", from = DEFAULT_PLACES): string[] {
+  return from.flatMap((place) => (place.startsWith(`${kind}:`) ? [place.slice(kind.length + 1).toLowerCase()] : []));
+}
+
+/** "header:host": what concerns one connection, or tells where a request is from. */
+function isNeverSeen(place: string): boolean {
+  const [kind, name] = place.split(":") as [string, string];
+  return kind === "header" && (isHopByHop(name) || FORWARDING.includes(name) || name === "host" || name === "content-length");
+}
 
 function digestOf(entry: { readonly key?: string; readonly keySha256?: string }): Buffer {
   return entry.key !== undefined ? sha256(entry.key) : Buffer.from(entry.keySha256!, "hex");
@@ -100,23 +165,25 @@ function headerKey(value: string | undefined): string | undefined {
 
 const BEYOND_ASCII = /[^\x00-\x7f]/;
 
-/** The first `apiKey` of a query ("?" included), decoded; undefined when there is none. */
-function queryKey(query: string): string | undefined {
-  if (!mayHoldKey(query)) return undefined;
-  const pair = query.slice(1).split("&").find(isKey);
-  return pair && decoded(pair.slice(nameOf(pair).length + 1));
+const NO_KEYS: readonly string[] = [];
+
+/** The values of a parameter of a query ("?" included), decoded. */
+function queryKeys(query: string, name: string): readonly string[] {
+  if (!mayHave(query, name)) return NO_KEYS;
+  const pairs = query.slice(1).split("&");
+  return pairs.flatMap((pair) => (isNamed(pair, name) ? [decoded(pair.slice(nameOf(pair).length + 1))] : []));
 }
 
-/** The query without any `apiKey`; all else stays byte for byte. */
-function withoutKey(query: string): string {
-  if (!mayHoldKey(query)) return query;
-  const kept = query.slice(1).split("&").filter((pair) => !isKey(pair));
+/** The query without a parameter; all else stays byte for byte. */
+function withoutKey(query: string, name: string): string {
+  if (!mayHave(query, name)) return query;
+  const kept = query.slice(1).split("&").filter((pair) => !isNamed(pair, name));
   return kept.length === 0 ? "" : `?${kept.join("&")}`;
 }
 
 /** False for most queries: they hold neither the name as it is nor anything that might decode to it. */
-function mayHoldKey(query: string): boolean {
-  return query.includes(PARAMETER) || query.includes("%");
+function mayHave(query: string, name: string): boolean {
+  return query.includes(name) || query.includes("%");
 }
 
 /** `?apiKey` without "=" is an empty key. */
@@ -125,10 +192,10 @@ function nameOf(pair: string): string {
   return equals < 0 ? pair : pair.slice(0, equals);
 }
 
-function isKey(pair: string): boolean {
-  const name = nameOf(pair);
+function isNamed(pair: string, name: string): boolean {
+  const written = nameOf(pair);
   // Encoded, a character takes three: longer names need not be decoded.
-  return name === PARAMETER || (name.includes("%") && name.length <= 3 * PARAMETER.length && decoded(name) === PARAMETER);
+  return written === name || (written.includes("%") && written.length <= 3 * name.length && decoded(written) === name);
 }
 
 /** Form decoding (URL Standard §5.1); text whose encoding is broken stays as it is. */

@@ -59,7 +59,7 @@ export interface Tools {
   /** Whether a password is the stored one: plain text, or what `edge-gateway hash-password` prints. Tests of a configuration hash each password once. */
   verifyPassword(given: string, stored: string): Promise<boolean>;
   /**
-   * The query parameters in which plugins of the gateway look for credentials, in lower case: logs leave out their values. Complete once all
+   * The query parameters and headers in which plugins of the gateway look for credentials, in lower case: logs leave out their values. Complete once all
    * plugins of the configuration have been created.
    */
   readonly secretParameters: ReadonlySet<string>;
@@ -108,7 +108,7 @@ export interface Plugin<S extends Schema<unknown> = Schema<unknown>> {
   readonly stores?: boolean;
   /** The request headers that an instance with this configuration sets or removes: upstreams get none of them as trailers. Default: none. */
   readonly ownHeaders?: (config: Infer<S>) => readonly string[];
-  /** The query parameters in which an instance with this configuration looks for credentials. Default: none. */
+  /** The query parameters and headers in which an instance with this configuration looks for credentials. Default: none. */
   readonly secretParameters?: (config: Infer<S>) => readonly string[];
   /** Which servers its instances ask with `tools.client`. A request to any other server fails. Default: none. */
   readonly dials?: Dials<S>;

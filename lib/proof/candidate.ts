@@ -24,8 +24,8 @@ export class Candidate {
    */
   constructor(options: ConfigurationOptions, clock: Clock = systemClock) {
     this.#clock = clock;
-    this.#runtime = new Runtime(clock, silentLog, undefined, undefined, options.modules.parts);
-    const accessLog = new AccessLog({ sink: null, clock, log: silentLog, combined: () => options.modules.parts.part("combinedLog").combinedLines() });
+    this.#runtime = new Runtime(clock, silentLog, undefined, undefined, options.modules);
+    const accessLog = new AccessLog({ sink: null, clock, log: silentLog, combined: () => options.modules.part("combinedLog").combinedLines() });
     const tools = { clock, log: silentLog, metrics: null, runtime: this.#runtime, accessLog, tracer: null, standIns: OFFLINE };
     try {
       this.configuration = new Configuration(options, tools);
@@ -66,4 +66,5 @@ const OFFLINE: StandIns = {
   client: () => ({ ask: () => Promise.reject(new ClientFailure("unreachable", "nothing is dialled here")), close() {} }),
   observed: (_plugin, middleware) => middleware,
   verifiedClaims: null,
+  isTrial: true,
 };

@@ -29,7 +29,7 @@ export function configWarningsInSlices(loaded: Loaded, nextSlice?: NextTimeSlice
 
 function* warningSteps(loaded: Loaded): Generator<undefined, readonly ConfigWarning[], undefined> {
   const { routes, plugins } = yield* written(loaded);
-  const entries = routes.map((each) => entryOf(each.service, each.route, each, loaded.conditions));
+  const entries = routes.map((each) => entryOf(each.service, each.route, each, loaded));
   const proof = yield* proveRoutes(entries, { guardsOf: ({ guards }) => guards, destinationOf: destinations() });
   const isLate = ({ code }: ConfigWarning) => Number(code !== "faults_injected");
   const warnings = [...ofCounters(loaded), ...ofUnfilled(loaded), ...ofPlugins(plugins, proof.samples, redirectLoops(entries)), ...ofRoutes(proof)].sort((a, b) => isLate(a) - isLate(b) || compare(a.at, b.at));

@@ -14,10 +14,10 @@ import type { AnyPlugin } from "../plugins/plugin.ts";
 import { ConfigError } from "../gateway/config_error.ts";
 import { ConfigReader, readNoFile, signatureCheck, type ConfigurationOptions } from "../gateway/config_reader.ts";
 import type { DisplayedConfig } from "../gateway/displayed_config.ts";
-import type { PluginModules } from "../gateway/plugin_modules.ts";
 import type { RecentRequest } from "../gateway/recent_requests.ts";
 import { redirectOf, type Loaded } from "../gateway/snapshot.ts";
 import type { TestReport, Warning } from "../gateway/status.ts";
+import { candidatesOf } from "../route/candidates.ts";
 import { Candidate, compileApart } from "./candidate.ts";
 import { configWarningsInSlices } from "./config_warnings.ts";
 import type { Compared, RoutePlace } from "./guards_lost.ts";
@@ -93,12 +93,12 @@ export async function dryRun(input: DryRunInput, { plugins = [], modules }: Pick
   if (text === null) return ofOwnSource({ ...options, plugins, modules, environment: input.environment! }, recent);
   const source = { text, file: join(dirname(options.configFile ?? ""), POSTED) };
   const lacks = options.configKeyFile === undefined ? [] : [`${source.file}  ${UNSIGNED}`];
-  await modules.parts.load(source);
+  await modules.loadParts(source);
   const placeholders = new Placeholders(inForce.formed, known);
   try {
     const { loaded } = reader.load(source, inputs, placeholders);
-    await compileApart({ ...loaded, kinds: loaded.kinds.map((kind) => lenient(kind, placeholders.unsure)) }, modules.parts);
-    const report = await runTests(loaded, { redirect: redirectOf(loaded.config.global, modules.parts), isOpen: (test, place, passed) => isOpen(loaded, placeholders, test, place, passed) });
+    await compileApart({ ...loaded, kinds: loaded.kinds.map((kind) => lenient(kind, placeholders.unsure)) }, modules);
+    const report = await runTests(loaded, { redirect: redirectOf(loaded.config.global, modules), isOpen: (test, place, passed) => isOpen(loaded, placeholders, test, place, passed) });
     const failed = report.failed === 0 ? [] : linesOf(new ConfigError(failuresOf(loaded.tests, report), source.file));
     const result = await compared([...lacks, ...failed], report, recent(loaded));
     return concealedBy(concealerOf(loaded), result);
@@ -107,12 +107,12 @@ export async function dryRun(input: DryRunInput, { plugins = [], modules }: Pick
   }
 }
 
-async function ofOwnSource(options: ConfigurationOptions & { readonly modules: PluginModules }, recent: (loaded: Loaded) => Comparison): Promise<DryRun> {
+async function ofOwnSource(options: ConfigurationOptions, recent: (loaded: Loaded) => Comparison): Promise<DryRun> {
   let candidate: Candidate;
   try {
     const { config, configFile, configKeyFile, environment } = options;
-    if (configKeyFile !== undefined) await options.modules.parts.loadPart("signatures");
-    const read = config !== undefined ? { ok: true as const, value: config } : readConfigFile(configFile!, signatureCheck(options.modules.parts, configKeyFile));
+    if (configKeyFile !== undefined) await options.modules.loadPart("signatures");
+    const read = config !== undefined ? { ok: true as const, value: config } : readConfigFile(configFile!, signatureCheck(options.modules, configKeyFile));
     if (read.ok) await options.modules.load(read, environment ?? {});
     candidate = new Candidate(options);
   } catch (error) {
@@ -222,7 +222,7 @@ async function movedRequests(recent: readonly RecentRequest[], [before, after]: 
 /** Undefined: the route depends on what is not kept of a recent request. */
 function placeOf({ table }: Compared, { method, authority, path }: RecentRequest): RoutePlace | null | undefined {
   const found = table.find(authority, method, path, path.includes("%2F"));
-  const asked = table.candidates(authority, path).filter(({ takes }) => takes(method));
+  const asked = candidatesOf(table, authority, path).filter(({ takes }) => takes(method));
   // Routes of one pattern follow each other: those with conditions before the route that takes the rest.
   if (found.kind === "conditions" || (found.kind === "route" && asked[0]?.match !== undefined)) return undefined;
   return found.kind === "route" ? { service: found.target.service.name, route: found.target.route.name } : null;

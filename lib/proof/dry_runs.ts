@@ -47,7 +47,7 @@ export class DryRuns {
       const input = inputOf(this.#configuration, text, recent);
       // Functions of a host cannot go to another thread.
       if (ENTRY !== null && plugins.length === 0) return this.#inThread(input, ENTRY);
-      const { dryRun } = await modules.parts.onDemand.dryRun();
+      const { dryRun } = await modules.onDemand.dryRun();
       return dryRun(input, { plugins, modules });
     });
   }

@@ -77,14 +77,14 @@ export interface RunningPlugin {
 export interface ExplainedPlugin extends RunningPlugin, PluginVerdict {}
 
 /** A snapshot, in force or not, and the parts of a gateway that it is explained with. */
-type ExplainSource = ServeTools & { readonly runtime: Runtime } & { readonly configuration: Pick<Configuration, "snapshot" | "receiving"> };
+type ExplainSource = ServeTools & { readonly runtime: Runtime } & { readonly configuration: Pick<Configuration, "snapshot"> };
 
 /** `displayed` is the configuration of the snapshot, with secrets masked or not. Takes 2 s at most. */
 export async function explain(question: Question, displayed: Json, source: ExplainSource): Promise<Explanation> {
   checkRequest("explain", question, QUESTION_NAMES);
   const { method } = question;
-  const { snapshot, receiving } = source.configuration;
-  const inbound = injected(question, receiving, snapshot.redirect === null ? "http" : "https", question.body === undefined);
+  const { snapshot } = source.configuration;
+  const inbound = injected(question, snapshot.receiving, snapshot.redirect === null ? "http" : "https", question.body === undefined);
   const target = readTarget(inbound.target);
   const shown = displayed as unknown as DisplayedConfig;
   const asked = "code" in target ? null : { inbound, target, authority: target.authority ?? inbound.authority, table: snapshot.table, shown };

@@ -4,6 +4,7 @@
 import { inSlices, type NextTimeSlice } from "../base/time_slices.ts";
 import type { Config } from "../config/model.ts";
 import { concealerOf } from "../config/secrets.ts";
+import { candidatesOf } from "../route/candidates.ts";
 import type { PlacedCondition } from "../route/conditions.ts";
 import { parsePattern, type Segment } from "../route/pattern.ts";
 import { fulfilling, type SampleRequest } from "../route/sample_requests.ts";
@@ -85,8 +86,8 @@ function keyOf(service: string, route: string): string {
   return JSON.stringify([service, route]);
 }
 
-function routeOf({ table }: Compared, routes: Routes, { host, method, path, headers, query }: SampleRequest): WrittenRoute | null {
-  const found = table.find(host, method, path, false, headers, query);
+function routeOf({ table }: Compared, routes: Routes, { host, method, path, headers, query, scheme }: SampleRequest): WrittenRoute | null {
+  const found = table.find(host, method, path, false, headers, query, scheme);
   return found.kind === "route" ? routes.get(keyOf(found.target.service.name, found.target.route.name))! : null;
 }
 
@@ -96,15 +97,15 @@ async function routesByName(compared: Compared, slice: NextTimeSlice): Promise<R
 }
 
 type Place = Pick<SampleRequest, "method" | "host" | "path">;
-type Choice = Pick<SampleRequest, "headers" | "query">;
+type Choice = Pick<SampleRequest, "headers" | "query" | "scheme">;
 
-const PLAIN: Choice = { headers: [], query: "" };
+const PLAIN: Choice = { headers: [], query: "", scheme: "http" };
 
 /** Nothing; what fulfils the conditions of each route that the path may go to; and of two routes, one of each configuration. */
 function* choicesFor({ method, host, path }: Place, before: Compared, after: Compared): Iterable<Choice> {
   yield PLAIN;
   const [olds = [], nexts = []] = [before, after].map(({ table }) =>
-    table.candidates(host, path).flatMap(({ match, takes }) => (match === undefined || !takes(method) ? [] : [match.list])),
+    candidatesOf(table, host, path).flatMap(({ match, takes }) => (match === undefined || !takes(method) ? [] : [match.list])),
   );
   for (const conditions of [...olds, ...nexts]) yield fulfilling(conditions);
   let pairs = 0;

@@ -5,7 +5,7 @@ import type { Template } from "../plugins/template.ts";
 import { readTarget } from "../route/path.ts";
 import type { SampleRequest } from "../route/sample_requests.ts";
 import { compileTable, type RouteTable, type TableEntry } from "../route/table.ts";
-import { describePlace } from "../gateway/place.ts";
+import { describePlace } from "../gateway/plugin_error.ts";
 import type { ConfigWarning } from "../gateway/status.ts";
 import { exampleOf, type WrittenPlugin, type WrittenRoute } from "./written.ts";
 
@@ -127,20 +127,20 @@ export function redirectLoops(entries: readonly TableEntry<WrittenRoute>[]): Lea
   return ({ config: { status, location, keepQuery } }, route, sent) => {
     table ??= compileTable(entries);
     const target = readTarget(sent.path + sent.query);
-    const found = "code" in target ? null : table.find(sent.host, sent.method, target.path, target.encodedSlash, sent.headers, sent.query);
+    const found = "code" in target ? null : table.find(sent.host, sent.method, target.path, target.encodedSlash, sent.headers, sent.query, sent.scheme);
     if (found?.kind !== "route") return false;
     const { method, host: authority, path } = sent;
     const led = (location as Template)({ requestId: "", method, authority, path, params: found.params, clientAddress: "", identity: null, claims: null });
-    const [, host = null, rest = ""] = LOCATION.exec(led)!;
+    const [, scheme = sent.scheme, host = null, rest = ""] = LOCATION.exec(led)!;
     if (host !== null && !isOwn(host, route, sent)) return false;
     const next = readTarget((rest.startsWith("/") ? rest : `/${rest}`) + (keepQuery === true && !rest.includes("?") ? sent.query : ""));
     if ("code" in next) return false;
-    const again = table.find(host ?? sent.host, methodAfter(Number(status), sent.method), next.path, next.encodedSlash, sent.headers, next.query);
+    const again = table.find(host ?? sent.host, methodAfter(Number(status), sent.method), next.path, next.encodedSlash, sent.headers, next.query, scheme.toLowerCase() === "https" ? "https" : "http");
     return again.kind === "route" && again.target === route;
   };
 }
 
-const LOCATION = /^(?:https?:\/\/([^/?#]*))?([^#]*)/i;
+const LOCATION = /^(?:(https?):\/\/([^/?#]*))?([^#]*)/i;
 
 /** Whether a host is that of the request, or one of its service. That other names lead to this gateway cannot be known. */
 function isOwn(host: string, { service: { hosts } }: WrittenRoute, sent: SampleRequest): boolean {

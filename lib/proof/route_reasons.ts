@@ -6,7 +6,8 @@ import { conditionTests } from "../http/conditions.ts";
 import { headersAskedFor, headerValue } from "../http/headers.ts";
 import { namesOf, placesOf } from "../route/conditions.ts";
 import { ENCODED_SLASH, type Target } from "../route/path.ts";
-import { compileTable, type Candidate, type Found, type RouteTable } from "../route/table.ts";
+import { candidatesOf, type Candidate } from "../route/candidates.ts";
+import { compileTable, type Found, type RouteTable } from "../route/table.ts";
 import type { Inbound } from "../server/receive.ts";
 import type { DisplayedConfig, DisplayedRoute, DisplayedService } from "../gateway/displayed_config.ts";
 import type { RouteTarget } from "../gateway/snapshot.ts";
@@ -56,7 +57,7 @@ export function explainRoute(found: Found<RouteTarget>, asked: Asked): Explained
   const { table, authority, target: { path }, shown } = asked;
   const places = placesByName(shown);
   const placeOf = (target: RouteTarget) => places.get(keyOf(target.service.name, target.route.name))!;
-  const matches = (host: string | null): Match[] => table.candidates(host, path).map(({ target, ...others }) => ({ ...placeOf(target), ...others }));
+  const matches = (host: string | null): Match[] => candidatesOf(table, host, path).map(({ target, ...others }) => ({ ...placeOf(target), ...others }));
   const fits = matches(authority);
   const isFit = new Set(fits.map(({ route }) => route));
   const elsewhere = matches(null).filter(({ route }) => !isFit.has(route)).slice(0, MAX_NAMED);
@@ -145,7 +146,7 @@ function otherConditions(place: Place, { fits, found, asked: { inbound, target }
   const match = fits.find(({ route }) => route === place.route)?.match;
   const isPreflight = inbound.method !== wantedMethod(inbound) && found.kind === "route" && found.target.takesPreflights;
   const headers = isPreflight ? headersAskedFor(inbound.headers) : inbound.headers;
-  const unmet = match === undefined ? [] : conditionTests(match.written).filter(({ holds }) => !holds(headers, target.query));
+  const unmet = match === undefined ? [] : conditionTests(match.written).filter(({ holds }) => !holds(headers, target.query, inbound.scheme));
   if (unmet.length === 0) return null;
   const names = namesOf(unmet.map(({ place, name }) => [place, name]));
   return `matches the path, but its ${unmet.length === 1 ? "condition" : "conditions"} on ${names} ${unmet.length === 1 ? "does" : "do"} not hold`;
@@ -202,7 +203,7 @@ function servicesAbove({ target: { path }, authority, shown: { services } }: Ask
     return { basePath: service.base_path, hosts: hostsOf(service), path: below, target: service, ...rules };
   };
   const table = compileTable(services.flatMap((service) => [anything(service, "/"), anything(service, "/{edge_gateway_rest*}")]));
-  const found = new Set(table.candidates(authority, path).map(({ target }) => target));
+  const found = new Set(candidatesOf(table, authority, path).map(({ target }) => target));
   return services.filter((service) => found.has(service));
 }
 

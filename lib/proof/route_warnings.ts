@@ -3,7 +3,7 @@
  */
 import { MAX_TAKERS, type BypassReason, type Proof, type Taker } from "../route/overlaps.ts";
 import type { SampleRequest } from "../route/sample_requests.ts";
-import { describePlace } from "../gateway/place.ts";
+import { describePlace } from "../gateway/plugin_error.ts";
 import type { ConfigWarning } from "../gateway/status.ts";
 import { exampleOf, type WrittenRoute } from "./written.ts";
 

@@ -39,10 +39,10 @@ export interface ScratchOptions {
   readonly wrap?: (plugin: PluginPlace, middleware: Middleware) => Middleware;
 }
 
-type Tried = Pick<Loaded, "config" | "kinds" | "conditions">;
+type Tried = Pick<Loaded, "config" | "kinds" | "conditions" | "upstreamPaths">;
 
 /** The route table of a configuration, with targets that cannot be called: to be shared by many scratches. */
-export function matchingTable({ config: { global, services }, kinds, conditions }: Tried): RouteTable<RouteTarget> {
+export function matchingTable({ config: { global, services }, kinds, ...parts }: Tried): RouteTable<RouteTarget> {
   const takers = new Set(kinds.filter(({ takes }) => takes === "preflights").map(({ name }) => name));
   const takes = ({ plugins }: Pick<Service, "plugins">) => plugins.some(({ name, enabled }) => enabled && takers.has(name));
   const entries = services.flatMap((service) => {
@@ -50,7 +50,7 @@ export function matchingTable({ config: { global, services }, kinds, conditions 
     const outer = takes(global) || takes(service);
     return service.routes.map((route) => {
       const chained = { handler: uncalled, audience: "", ownHeaders: undefined, takesPreflights: outer || takes(route) };
-      return entryOf(service, route, targetOf(name, route, chained, null), conditions);
+      return entryOf(service, route, targetOf(name, route, chained, null), parts);
     });
   });
   return compileTable(entries);
@@ -99,6 +99,7 @@ export class Scratch {
         observed: options.wrap ?? ((_, middleware) => middleware),
         verifiedClaims: options.verifiedClaims ?? null,
         verifyPassword: options.verifyPassword,
+        isTrial: true,
       },
     };
   }

@@ -98,7 +98,7 @@ function spelt({ host, port }: Upstream): string {
 }
 
 /** "GET http://shop.example.com/items/x?a=1 (x-version: 2)" */
-export function exampleOf({ method, host, path, query, headers }: SampleRequest): string {
+export function exampleOf({ method, scheme, host, path, query, headers }: SampleRequest): string {
   const lines = pairs(headers).map(([name, value]) => `${name}: ${value}`);
-  return `${method} http://${host}${path}${query}${lines.length === 0 ? "" : ` (${lines.join(", ")})`}`;
+  return `${method} ${scheme}://${host}${path}${query}${lines.length === 0 ? "" : ` (${lines.join(", ")})`}`;
 }

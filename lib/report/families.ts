@@ -4,7 +4,7 @@
 import { version } from "../base/version.ts";
 import type { Family, Histogram, Labels } from "../observe/exposition.ts";
 import type { Recent, RouteMeter } from "../observe/metrics.ts";
-import { pluginLabels, type Metrics } from "../observe/metrics_plan.ts";
+import { pluginLabels, type Metrics, type PluginMeter } from "../observe/metrics_plan.ts";
 import { gauge } from "../observe/process.ts";
 import type { BreakerState } from "../upstream/breaker.ts";
 import type { UpstreamSet } from "../upstream/upstream_set.ts";
@@ -14,18 +14,19 @@ type Samples<T> = Iterable<readonly [labels: Labels, value: T]>;
 /** The state of a rate limit, by the key of its plugin instance. */
 type LimiterTables = readonly (readonly [key: string, table: { readonly callers: number; readonly shared: number }])[];
 
-/** `own` is the certificate of the listeners; null: there is no HTTPS. Samples are made one by one when they are read: they may be many. */
-export function families(source: ReportSource, own: { readonly notAfter: number } | null): readonly Family[] {
-  const { metrics, requests, configuration, runtime, spans, listener, reports } = source;
+/** Samples are made one by one when they are read: they may be many. */
+export function families(source: ReportSource): readonly Family[] {
+  const { metrics, requests, configuration, runtime, spans, listener, listening: { https }, reports } = source;
   const { snapshot, lastReload, loadedAt, followers } = configuration;
   const counters = countersOf(source);
   const limiters = [...runtime.limiterTables].filter(([key]) => snapshot.instances.has(key));
   const services = Array.from(metrics.services, ([service, { meter }]) => [["service", service], meter.retries] as const);
   const { upstreamSets } = runtime;
+  const circuits = upstreamSets.map(({ service, circuit }) => [["service", service], circuit] as const);
   const certificates: [Labels, number][] = snapshot.shownCertificates.flatMap(({ path, hosts, notAfter }) =>
     hosts.map((host): [Labels, number] => [["file", path, "host", host], notAfter / 1000]),
   );
-  if (own !== null) certificates.push([["file", "", "host", ""], own.notAfter / 1000]);
+  if (https !== null) certificates.push([["file", "", "host", ""], https.certificate.notAfter / 1000]);
   return [
     counter("edge_gateway_http_requests_total", HELP.requests, requestsOf(metrics)),
     { name: "edge_gateway_http_request_duration_seconds", type: "histogram", help: HELP.durations, samples: timed(routesOf(metrics)) },
@@ -33,21 +34,21 @@ export function families(source: ReportSource, own: { readonly notAfter: number 
     counter("edge_gateway_http_received_bytes_total", HELP.received, aboveZero(routesOf(metrics), ({ receivedBytes }) => receivedBytes)),
     counter("edge_gateway_http_sent_bytes_total", HELP.sent, aboveZero(routesOf(metrics), ({ sentBytes }) => sentBytes)),
     gauge("edge_gateway_client_connections", "Connections of clients that are open.", listener.connections.open),
-    counter("edge_gateway_client_connections_refused_total", HELP.refused, [[[], listener.connections.refused]]),
-    counter("edge_gateway_cache_requests_total", HELP.cached, cachedOf(metrics)),
+    counter("edge_gateway_client_connections_refused_total", "Connections that a limit refused.", [[[], listener.connections.refused]]),
+    counter("edge_gateway_cache_requests_total", HELP.cached, counted(routesOf(metrics), "result", ({ cached }) => cached)),
     counter("edge_gateway_plugin_requests_total", "Requests that a plugin got.", usedPlugins(metrics, (meter) => meter.requests)),
     counter("edge_gateway_plugin_seconds_total", HELP.plugins, usedPlugins(metrics, (meter) => meter.ms / 1000)),
-    counter("edge_gateway_plugin_results_total", HELP.results, resultsOf(metrics)),
+    counter("edge_gateway_plugin_results_total", HELP.results, counted(pluginsOf(metrics), "result", ({ results }) => results)),
     counter("edge_gateway_plugin_faults_total", HELP.faults, Array.from(metrics.pluginFaults, ([plugin, count]) => [["plugin", plugin], count])),
-    { name: "edge_gateway_rate_limit_callers", type: "gauge", help: HELP.callers, samples: summed(limiters, "callers") },
+    { name: "edge_gateway_rate_limit_callers", type: "gauge", help: "Callers that a rate limit remembers.", samples: summed(limiters, "callers") },
     counter("edge_gateway_rate_limit_shared_total", HELP.shared, summed(limiters, "shared")),
     { name: "edge_gateway_counters_up", type: "gauge", help: HELP.countersUp, samples: counters === null ? [] : [[[], counters.state === "up" ? 1 : 0]] },
     counter("edge_gateway_counters_errors_total", HELP.countersErrors, Array.from(runtime.countersErrors, ([reason, count]) => [["reason", reason], count])),
     counter("edge_gateway_rate_limited_total", "Requests refused by rate_limit.", limitedOf(metrics)),
-    counter("edge_gateway_plugin_refusals_total", HELP.refusals, refusalsOf(metrics)),
+    counter("edge_gateway_plugin_refusals_total", HELP.refusals, counted(routesOf(metrics), "code", ({ refusals }) => refusals)),
     { name: "edge_gateway_upstream_duration_seconds", type: "histogram", help: HELP.tries, samples: timed(triesOf(metrics)) },
     counter("edge_gateway_retries_total", "Tries beyond the first one of a request.", services),
-    { name: "edge_gateway_circuit_state", type: "gauge", help: HELP.circuits, samples: circuitsOf(upstreamSets) },
+    { name: "edge_gateway_circuit_state", type: "gauge", help: HELP.circuits, samples: counted(circuits, "state", statesOf) },
     { name: "edge_gateway_upstream_healthy", type: "gauge", help: HELP.healthy, samples: peersOf(upstreamSets, ({ health }) => (health.usable ? 1 : 0)) },
     { name: "edge_gateway_upstream_connections", type: "gauge", help: HELP.connections, samples: peersOf(upstreamSets, ({ pool, ofWorkers }) => pool.open + ofWorkers.open) },
     ...(followers === null ? [] : [gauge("edge_gateway_workers", "Threads that serve requests.", followers.serving)]),
@@ -70,12 +71,10 @@ const HELP = {
   durations: "From the head of the request to the end of the reply, without WebSockets.",
   received: "Bytes of request bodies, and of what clients sent through WebSockets.",
   sent: "Bytes of bodies that were sent to clients, and through WebSockets.",
-  refused: "Connections that a limit refused.",
   cached: "Requests that response_cache saw, by what it did.",
   plugins: "Time from when a plugin got a request until it passed it on or answered it.",
   results: "What a plugin reports of its work; of mirror: its copies.",
   faults: "Faults of plugins: in a request, or in a timer, a promise or a listener of their module.",
-  callers: "Callers that a rate limit remembers.",
   shared: "Decisions of a rate limit for callers that share one allowance, because its table is full.",
   countersUp: "Whether every server of global.counters that is needed answers.",
   countersErrors: "Decisions of rate limits that global.counters did not make, but on_error.",
@@ -121,24 +120,21 @@ function* requestsOf(metrics: Metrics): Samples<number> {
   }
 }
 
-function* refusalsOf(metrics: Metrics): Samples<number> {
-  for (const [labels, { refusals }] of routesOf(metrics)) for (const [code, count] of refusals ?? []) yield [[...labels, "code", code], count];
+/** Of what is counted by names, each of which is a label. */
+function* counted<T>(all: Samples<T>, label: string, read: (counts: T) => Iterable<readonly [name: string, count: number]> | null): Samples<number> {
+  for (const [labels, counts] of all) for (const [name, count] of read(counts) ?? []) yield [[...labels, label, name], count];
 }
 
 function* limitedOf(metrics: Metrics): Samples<number> {
   for (const [labels, meter] of routesOf(metrics)) if (meter !== metrics.unrouted) yield [labels, meter.rateLimited];
 }
 
-function* cachedOf(metrics: Metrics): Samples<number> {
-  for (const [labels, { cached }] of routesOf(metrics)) for (const [result, count] of cached ?? []) yield [[...labels, "result", result], count];
+function* pluginsOf({ plugins }: Metrics): Samples<PluginMeter> {
+  for (const [labels, meter] of plugins) yield [JSON.parse(labels) as Labels, meter];
 }
 
-function* usedPlugins({ plugins }: Metrics, read: (meter: { readonly requests: number; readonly ms: number }) => number): Samples<number> {
-  for (const [labels, meter] of plugins) if (meter.requests > 0) yield [JSON.parse(labels) as Labels, read(meter)];
-}
-
-function* resultsOf({ plugins }: Metrics): Samples<number> {
-  for (const [labels, { results }] of plugins) for (const [result, count] of results ?? []) yield [[...(JSON.parse(labels) as Labels), "result", result], count];
+function* usedPlugins(metrics: Metrics, read: (meter: PluginMeter) => number): Samples<number> {
+  for (const [labels, meter] of pluginsOf(metrics)) if (meter.requests > 0) yield [labels, read(meter)];
 }
 
 function* peersOf(upstreamSets: readonly UpstreamSet[], read: (peer: UpstreamSet["peers"][number]) => number): Samples<number> {
@@ -149,13 +145,9 @@ function upstreamLabels(service: string, { id, group }: { readonly id: string; r
   return ["service", service, "upstream", id, ...(group === null ? [] : ["group", group])];
 }
 
-function* circuitsOf(upstreamSets: readonly UpstreamSet[]): Samples<number> {
-  for (const { service, circuit } of upstreamSets) {
-    if (circuit !== null) for (const state of BREAKER_STATES) yield [["service", service, "state", state], state === circuit ? 1 : 0];
-  }
+function statesOf(circuit: BreakerState | null) {
+  return circuit && (["closed", "open", "half_open"] as const).map((state) => [state, state === circuit ? 1 : 0] as const);
 }
-
-const BREAKER_STATES: readonly BreakerState[] = ["closed", "open", "half_open"];
 
 /** Several instances may have the same labels: they are counted together. */
 function summed(limiters: LimiterTables, what: "callers" | "shared"): Samples<number> {

@@ -6,7 +6,7 @@ import type { Readable } from "node:stream";
 import type { Family } from "../observe/exposition.ts";
 import { createProcessFigures, type ProcessFigures } from "../observe/process.ts";
 import { Stats, type GatewayStats, type StatsExtent } from "../observe/stats.ts";
-import type { Listening, ReportSource } from "./reports.ts";
+import type { ReportSource } from "./reports.ts";
 
 export class Reporting {
   readonly #source: ReportSource;
@@ -32,12 +32,12 @@ export class Reporting {
     return this.#stats.read(extent, { total: requests.inFlight, upstream: (service, id) => loads.get(service)?.get(id) ?? 0 });
   }
 
-  metrics({ https }: Listening): string {
-    return this.#text.exposition(this.#families(https));
+  metrics(): string {
+    return this.#text.exposition(this.#families());
   }
 
-  metricsStream({ https }: Listening): Readable {
-    return this.#text.expositionStream(this.#families(https));
+  metricsStream(): Readable {
+    return this.#text.expositionStream(this.#families());
   }
 
   close(): void {
@@ -49,7 +49,7 @@ export class Reporting {
     return this.#source.runtime.parts.part("exposition");
   }
 
-  #families(https: Listening["https"]): readonly Family[] {
-    return [...this.#text.families(this.#source, https?.certificate ?? null), ...this.#process.families(this.#source.reports?.threads ?? [])];
+  #families(): readonly Family[] {
+    return [...this.#text.families(this.#source), ...this.#process.families(this.#source.reports?.threads ?? [])];
   }
 }

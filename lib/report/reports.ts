@@ -1,52 +1,30 @@
 /**
  * The status of a gateway at one moment.
  */
-import type { Clock } from "../base/clock.ts";
-import type { Log } from "../base/log.ts";
 import { version } from "../base/version.ts";
 import type { Metrics } from "../observe/metrics_plan.ts";
-import type { Listener } from "../server/listener.ts";
 import type { CountersReport } from "../store/redis.ts";
-import type { Configuration } from "../gateway/configuration.ts";
 import type { DisplayedConfig } from "../gateway/displayed_config.ts";
 import type { HttpsFacts } from "./https_facts.ts";
-import type { Requests } from "../gateway/serve.ts";
-import type { Runtime } from "../gateway/runtime.ts";
-import type { WorkerReports } from "./worker_reports.ts";
+import type { GatewayParts } from "../gateway/options.ts";
 import type { GatewayStatus, State } from "../gateway/status.ts";
 import { warningsOf } from "./warnings.ts";
 
-/** The parts of a gateway that reports are read from. */
-export interface StatusSource {
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly configuration: Configuration;
-  readonly requests: Requests;
-  readonly runtime: Runtime;
-  readonly listener: Listener;
-  /** What workers have reported; null: there are none. */
-  readonly reports: WorkerReports | null;
-  /** Of traces; null: requests are not traced. */
-  readonly spans: { readonly exported: number; readonly dropped: number } | null;
-  /** `clock.now()` when the gateway was made. */
-  readonly startedAt: number;
-}
-
-/** The same, with what statistics and metrics are made of. */
-export interface ReportSource extends StatusSource {
+/** The parts of a gateway that statistics and metrics are made of. */
+export interface ReportSource extends GatewayParts {
   readonly metrics: Metrics;
 }
 
-/** The current listeners of a gateway. */
+/** The state of a gateway, and its current listeners. */
 export interface Listening {
-  readonly state: State;
-  readonly hasPlain: boolean;
+  state: State;
+  isListening: boolean;
   /** Null: there are no HTTPS listeners. */
-  readonly https: HttpsFacts | null;
+  https: HttpsFacts | null;
 }
 
-export function statusOf(source: StatusSource, { state, hasPlain, https }: Listening): GatewayStatus {
-  const { clock, configuration, requests, runtime, startedAt } = source;
+export function statusOf(source: GatewayParts): GatewayStatus {
+  const { clock, configuration, requests, runtime, startedAt, listening: { state, isListening, https } } = source;
   const { snapshot, loadedAt, lastReload, lastChange, lastTests, pluginFaults, followers } = configuration;
   const hostCertificates = snapshot.shownCertificates.map(({ where, path, names, commonName, notAfter }) => ({ where, path, names, commonName, notAfter }));
   const status = {
@@ -66,13 +44,13 @@ export function statusOf(source: StatusSource, { state, hasPlain, https }: Liste
     pluginFaults: [...pluginFaults.values()],
     certificates: [...(https === null ? [] : [https.certificate]), ...hostCertificates],
   };
-  const listeners = hasPlain ? { https: https !== null, asksForCertificates: https?.asksForCertificates === true } : null;
+  const listeners = isListening ? { https: https !== null, asksForCertificates: https?.asksForCertificates === true } : null;
   const shown = snapshot.shown as unknown as DisplayedConfig;
   const { configWarnings } = configuration;
-  return { ...status, warnings: warningsOf({ ...status, upstreamSets: runtime.health, shown, listeners, configWarnings, wall: clock.wall() }) };
+  return { ...status, warnings: warningsOf({ ...status, upstreamSets: runtime.upstreamSets.map(({ report }) => report), shown, listeners, configWarnings, wall: clock.wall() }) };
 }
 
 /** The state of the counters that gateways share; null: there are none. */
-export function countersOf({ runtime, reports }: StatusSource): CountersReport | null {
+export function countersOf({ runtime, reports }: GatewayParts): CountersReport | null {
   return runtime.shared === null ? null : (reports?.counters ?? runtime.shared.report);
 }

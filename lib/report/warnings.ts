@@ -4,7 +4,7 @@
  */
 import type { UpstreamSetReport } from "../upstream/upstream_set.ts";
 import type { DisplayedConfig, DisplayedPlugin } from "../gateway/displayed_config.ts";
-import { describePlace } from "../gateway/place.ts";
+import { describePlace } from "../gateway/plugin_error.ts";
 import type { ConfigWarning, GatewayStatus, ShownCertificate, Warning } from "../gateway/status.ts";
 
 export interface WarningsSource extends Pick<GatewayStatus, "lastReload" | "digest" | "certificates" | "counters" | "workers" | "state" | "pluginFaults"> {

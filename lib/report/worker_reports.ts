@@ -2,16 +2,12 @@
  * Reports of workers: what each has counted since its last one. The main thread adds it to its own counts, which are then those of all
  * workers, also of those that have ended.
  */
-import type { Clock } from "../base/clock.ts";
-import type { Metrics } from "../observe/metrics_plan.ts";
 import { addMetrics, takeMetrics, type MetricsReport } from "../observe/metrics_report.ts";
 import { createProcessFigures, type ProcessFigures, type ThreadFigures } from "../observe/process.ts";
-import type { Listener } from "../server/listener.ts";
 import type { CountersReport } from "../store/redis.ts";
 import type { ReportExtent } from "../gateway/bundle.ts";
-import type { Configuration } from "../gateway/configuration.ts";
-import type { Runtime } from "../gateway/runtime.ts";
 import type { PluginFaults } from "../gateway/status.ts";
+import type { ReportSource } from "./reports.ts";
 
 export interface WorkerReport {
   readonly metrics: MetricsReport;
@@ -34,14 +30,7 @@ interface Spans {
   dropped: number;
 }
 
-interface Parts {
-  readonly clock: Clock;
-  readonly metrics: Metrics;
-  readonly runtime: Runtime;
-  readonly configuration: Configuration;
-  readonly listener: Listener;
-  readonly spans: Readonly<Spans> | null;
-}
+type Parts = Omit<ReportSource, "reports">;
 
 /** What a worker has at this moment, by its last report. */
 interface Present {

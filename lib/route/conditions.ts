@@ -6,7 +6,7 @@ import { isDeepStrictEqual } from "node:util";
 import { examplePattern } from "../base/linear_pattern.ts";
 import { CONDITIONS } from "../config/conditions.ts";
 import type { PartFields } from "../config/part_fields.ts";
-import { compileConditions, type Condition, type Conditions, type Holds } from "../http/conditions.ts";
+import { compileConditions, type Condition, type Conditions, type Holds, type Scheme } from "../http/conditions.ts";
 
 export const fields: PartFields = { schemas: { match: CONDITIONS } };
 
@@ -28,7 +28,7 @@ export interface PlacedCondition {
   /** Of place and name: equal for conditions on the same values of a request. */
   readonly key: string;
   readonly place: keyof Conditions;
-  /** Of a header in lower case. */
+  /** Of a header in lower case; of the scheme what it has to be. */
   readonly name: string;
   readonly wanted: Condition;
   /** A value that fulfils the condition and, if one is found, no exact value and no pattern of `rivals`; of null one as of true. */
@@ -44,16 +44,18 @@ interface SampleValue {
 export function listOf(conditions: Conditions): readonly PlacedCondition[] {
   return placesOf(conditions).map(([place, written]) => {
     const name = place === "headers" ? written.toLowerCase() : written;
-    const wanted = conditions[place][written] as Condition;
-    return { key: `${place} ${name}`, place, name, wanted, valueAgainst: (rivals) => valueFor(wanted, rivals) };
+    // One is the other's absence: a request has one of both.
+    const wanted = place === "scheme" ? written === "https" || null : conditions[place][written]!;
+    return { key: place === "scheme" ? place : `${place} ${name}`, place, name, wanted, valueAgainst: (rivals) => valueFor(wanted, rivals) };
   });
 }
 
 type NamedPlace = readonly [place: keyof Conditions, name: string];
 
 /** Each condition, with its name as written. */
-export function placesOf(conditions: { readonly [Place in keyof Conditions]?: object | undefined }): readonly NamedPlace[] {
-  return PLACES.flatMap((place) => Object.keys(conditions[place] ?? {}).map((name) => [place, name] as const));
+export function placesOf({ scheme, ...named }: { readonly [Place in NamedPlaces]?: object | undefined } & { readonly scheme?: Scheme | undefined }): readonly NamedPlace[] {
+  const places = PLACES.flatMap((place) => Object.keys(named[place] ?? {}).map((name) => [place, name] as const));
+  return scheme === undefined ? places : [...places, ["scheme", scheme]];
 }
 
 /** "header X-Version and query parameter beta", without the values, which may be secret. */
@@ -62,8 +64,9 @@ export function namesOf(places: readonly NamedPlace[]): string {
   return texts.length < 2 ? texts.join() : `${texts.slice(0, -1).join(", ")} and ${texts.at(-1)}`;
 }
 
-const WORDS = { headers: "header", query: "query parameter", cookies: "cookie" };
+const WORDS = { headers: "header", query: "query parameter", cookies: "cookie", scheme: "scheme" };
 const PLACES = ["headers", "query", "cookies"] as const;
+type NamedPlaces = (typeof PLACES)[number];
 
 /**
  * Whether one request can fulfil both, as far as that can be told: not if a name must be absent for one and present for the other, or must
@@ -94,7 +97,7 @@ function valueFor(wanted: Condition, rivals: readonly Condition[]): SampleValue 
 /** Whether a value fulfils a condition. */
 function fits(wanted: Condition, value: string): boolean {
   if (typeof wanted === "string" || wanted === null) return wanted === value;
-  return wanted === true || known(wanted).holds(["a", value], "");
+  return wanted === true || known(wanted).holds(["a", value], "", "http");
 }
 
 /** All texts that fulfil a condition; null: unknown. `^(?:v1|v2\.0)$` is "v1" and "v2.0". */

@@ -1,8 +1,7 @@
 /**
  * Finds the requests with `%2F` in their paths by which a route takes what a guarded route is for, once a backend reads each `%2F` as "/".
  */
-import { literalAt } from "./pattern.ts";
-import { isCovered, keysFrom, PatternIndex, type Indexed } from "./pattern_index.ts";
+import { isCovered, keysFrom, literalAt, PatternIndex, type Indexed } from "./pattern_index.ts";
 import { choiceOf, lacks, type Pattern, type Placed, type PlacedRoutes } from "./placed_routes.ts";
 import type { SampleRequest } from "./sample_requests.ts";
 import { findSpelling, type Steps } from "./spellings.ts";

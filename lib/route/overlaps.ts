@@ -7,7 +7,8 @@
  * occurs in no service. So one look-up decides each pair of patterns on each host, for each length up to that of the longest pattern.
  */
 import { DecodedOverlaps } from "./decoded_overlaps.ts";
-import { isOpen, type Segment } from "./pattern.ts";
+import type { Segment } from "./pattern.ts";
+import { isOpen } from "./pattern_index.ts";
 import { choiceOf, lacks, PlacedRoutes, type Pattern, type Placed } from "./placed_routes.ts";
 import { choiceFor, COMMON_METHODS, fulfilling, type SampleRequest } from "./sample_requests.ts";
 import { contenders, methodsOf, routeFor, routesOf, type Route, type TableEntry } from "./table.ts";
@@ -73,136 +74,122 @@ export function* proveRoutes<T>(entries: readonly TableEntry<T>[], { guardsOf, d
   yield;
   const placed = new PlacedRoutes<T>(routes, guardsOf);
   yield* placed.prepare();
-  const prover = new Prover<T>(placed, destinationOf ?? (() => null));
-  yield* prover.prepare();
+  const decoded = new DecodedOverlaps(placed);
+  yield* decoded.prepare();
+  const upstreams = new UpstreamOverlaps(placed, destinationOf ?? (() => null));
+  yield* upstreams.prepare();
   const order = new Map(entries.map((entry, i) => [entry, i]));
   const samples = new Map<T, SampleRequest>();
   const unreachable: Unreachable<T>[] = [];
   const bypasses: Bypass<T>[] = [];
   for (const route of placed.routes.toSorted((a, b) => order.get(a.entry)! - order.get(b.entry)!)) {
     yield;
-    const sample = prover.sample(route);
-    if (sample === null) unreachable.push(prover.hiding(route));
+    const sample = sampleOf(placed, route);
+    if (sample === null) unreachable.push(hiding(placed, route));
     else samples.set(route.target, sample);
     // Nothing is missing where all routes have the guards of this one.
-    const takers = lacks(placed.commonGuards, route.guards) ? yield* prover.takers(route) : [];
+    const takers = lacks(placed.commonGuards, route.guards) ? yield* takersOf({ placed, decoded, upstreams }, route) : [];
     if (takers.length > 0) bypasses.push({ target: route.target, takers });
   }
-  return { samples, unreachable, bypasses, steps: prover.steps };
+  return { samples, unreachable, bypasses, steps: decoded.steps.taken };
 }
 
-class Prover<T> {
-  readonly #placed: PlacedRoutes<T>;
-  readonly #decoded: DecodedOverlaps<T>;
-  readonly #upstreams: UpstreamOverlaps<T>;
+interface Prover<T> {
+  readonly placed: PlacedRoutes<T>;
+  readonly decoded: DecodedOverlaps<T>;
+  readonly upstreams: UpstreamOverlaps<T>;
+}
 
-  constructor(placed: PlacedRoutes<T>, destinationOf: (target: T) => RouteDestination | null) {
-    this.#placed = placed;
-    this.#decoded = new DecodedOverlaps(placed);
-    this.#upstreams = new UpstreamOverlaps(placed, destinationOf);
+/** A request that the route takes; null if there is none. */
+function sampleOf<T>(placed: PlacedRoutes<T>, route: Placed<T>): SampleRequest | null {
+  for (const pattern of route.patterns) {
+    const request = requestTo(placed, route, pattern, pattern.segments);
+    if (request !== null) return request;
   }
+  return null;
+}
 
-  get steps(): number {
-    return this.#decoded.steps.taken;
-  }
-
-  /** To be run before anything is asked. */
-  *prepare(): Generator<undefined, void, undefined> {
-    yield* this.#decoded.prepare();
-    yield* this.#upstreams.prepare();
-  }
-
-  /** A request that the route takes; null if there is none. */
-  sample(route: Placed<T>): SampleRequest | null {
-    for (const pattern of route.patterns) {
-      const request = this.#requestTo(route, pattern, pattern.segments);
-      if (request !== null) return request;
+/** Why a route is unreachable. */
+function hiding<T>(placed: PlacedRoutes<T>, route: Placed<T>): Unreachable<T> {
+  const { target, patterns, methods, segments } = route;
+  const own = fulfilling(route.conditions);
+  const takers = new Set<T>();
+  let request: SampleRequest | null = null;
+  for (const { key } of patterns) {
+    const host = placed.hostOf(key);
+    for (let length = segments.length; length <= placed.longest + 1; length++) {
+      const path = placed.sharedPath(segments, segments, length);
+      const winners = placed.trees.find(host, path)!;
+      const method = [...methods, ...COMMON_METHODS].find((each) => contenders(winners, each).length > 0) ?? methodsOf(winners)[0]!;
+      const taker = routeFor(winners, method, own.headers, own.query, own.scheme);
+      const other = taker ?? contenders(winners, method)[0]!;
+      takers.add(other.target);
+      request ??= { method, ...own, ...(taker === undefined ? choiceFor(other, winners) : null), host, path };
+      if (!isOpen(segments) || isOpen(winners[0]!.segments)) break;
     }
-    return null;
   }
+  return { target, takers: [...takers], request };
+}
 
-  /** Why a route is unreachable. */
-  hiding(route: Placed<T>): Unreachable<T> {
-    const { target, patterns, methods, segments } = route;
-    const own = fulfilling(route.conditions);
-    const takers = new Set<T>();
-    let request: SampleRequest | null = null;
-    for (const { key } of patterns) {
-      const host = this.#placed.hostOf(key);
-      for (let length = segments.length; length <= this.#placed.longest + 1; length++) {
-        const path = this.#placed.sharedPath(segments, segments, length);
-        const winners = this.#placed.trees.find(host, path)!;
-        const method = [...methods, ...COMMON_METHODS].find((each) => contenders(winners, each).length > 0) ?? methodsOf(winners)[0]!;
-        const taker = routeFor(winners, method, own.headers, own.query);
-        const other = taker ?? contenders(winners, method)[0]!;
-        takers.add(other.target);
-        request ??= { method, ...own, ...(taker === undefined ? choiceFor(other, winners) : null), host, path };
-        if (!isOpen(segments) || isOpen(winners[0]!.segments)) break;
-      }
+/** The routes that take requests of a guarded one. */
+function* takersOf<T>({ placed, decoded, upstreams }: Prover<T>, guarded: Placed<T>): Generator<undefined, readonly Taker<T>[], undefined> {
+  const { keys, segments, rank, guards } = guarded;
+  const takers = new Map<Placed<T>, Taker<T>>();
+  // Of the patterns that can win a path of this one.
+  let acceptsSlashes = false;
+  let leastRank = rank;
+  placed.index.meeting(keys, segments, "whole", (pattern) => {
+    const isLess = pattern.rank < rank;
+    if (isLess && placed.haveSameHosts) return false;
+    if (!isLess || !keys.includes(pattern.key)) {
+      acceptsSlashes ||= placed.acceptsSlashes(pattern);
+      if (isLess && pattern.rank < leastRank) leastRank = pattern.rank;
     }
-    return { target, takers: [...takers], request };
+    // On the same hosts the more specific pattern wins every path that both match.
+    if (isLess && (pattern.keys === keys || pattern.keys?.every((key) => keys.includes(key)))) return true;
+    for (const route of pattern.routes) {
+      if (takers.size === MAX_TAKERS) return false;
+      if (route === guarded || !lacks(route.guards, guards) || takers.has(route)) continue;
+      const taker = spelt(placed, guarded, route);
+      if (taker !== null) takers.set(route, taker);
+    }
+    return true;
+  });
+  const isFull = () => takers.size === MAX_TAKERS;
+  for (const found of isFull() ? [] : decoded.takers(guarded, { leastRank, acceptsSlashes, isKnown: (route) => takers.has(route) })) {
+    yield;
+    if (found !== undefined) takers.set(found.route, { target: found.route.target, reason: "%2F", request: found.request });
+    if (isFull()) break;
   }
+  for (const found of isFull() ? [] : upstreams.takers(guarded)) {
+    yield;
+    if (found !== undefined && !takers.has(found.route)) takers.set(found.route, { target: found.route.target, reason: "upstream", request: found.request });
+    if (isFull()) break;
+  }
+  return [...takers.values()];
+}
 
-  /** The routes that take requests of a guarded one. */
-  *takers(guarded: Placed<T>): Generator<undefined, readonly Taker<T>[], undefined> {
-    const { keys, segments, rank, guards } = guarded;
-    const takers = new Map<Placed<T>, Taker<T>>();
-    // Of the patterns that can win a path of this one.
-    let acceptsSlashes = false;
-    let leastRank = rank;
-    this.#placed.index.meeting(keys, segments, "whole", (pattern) => {
-      const isLess = pattern.rank < rank;
-      if (isLess && this.#placed.haveSameHosts) return false;
-      if (!isLess || !keys.includes(pattern.key)) {
-        acceptsSlashes ||= this.#placed.acceptsSlashes(pattern);
-        if (isLess && pattern.rank < leastRank) leastRank = pattern.rank;
-      }
-      // On the same hosts the more specific pattern wins every path that both match.
-      if (isLess && (pattern.keys === keys || pattern.keys?.every((key) => keys.includes(key)))) return true;
-      for (const route of pattern.routes) {
-        if (takers.size === MAX_TAKERS) return false;
-        if (route === guarded || !lacks(route.guards, guards) || takers.has(route)) continue;
-        const taker = this.#spelt(guarded, route);
-        if (taker !== null) takers.set(route, taker);
-      }
-      return true;
-    });
-    const isFull = () => takers.size === MAX_TAKERS;
-    for (const found of isFull() ? [] : this.#decoded.takers(guarded, { leastRank, acceptsSlashes, isKnown: (route) => takers.has(route) })) {
-      yield;
-      if (found !== undefined) takers.set(found.route, { target: found.route.target, reason: "%2F", request: found.request });
-      if (isFull()) break;
-    }
-    for (const found of isFull() ? [] : this.#upstreams.takers(guarded)) {
-      yield;
-      if (found !== undefined && !takers.has(found.route)) takers.set(found.route, { target: found.route.target, reason: "upstream", request: found.request });
-      if (isFull()) break;
-    }
-    return [...takers.values()];
+/** A request for the other route that the path of the guarded one matches as it is spelt; for one of its hosts, if there is such a request. */
+function spelt<T>(placed: PlacedRoutes<T>, guarded: Placed<T>, route: Placed<T>): Taker<T> | null {
+  let found: Taker<T> | null = null;
+  for (const pattern of route.patterns) {
+    const isShared = guarded.keys.includes(pattern.key);
+    if (found !== null && !isShared) continue;
+    const request = requestTo(placed, route, pattern, guarded.segments);
+    if (request === null) continue;
+    const reason = !isShared ? "host" : pattern.routes.includes(guarded) ? reasonOf(guarded, route, request) : "specificity";
+    found = { target: route.target, reason, request };
+    if (isShared) break;
   }
+  return found;
+}
 
-  /** A request for the other route that the path of the guarded one matches as it is spelt; for one of its hosts, if there is such a request. */
-  #spelt(guarded: Placed<T>, route: Placed<T>): Taker<T> | null {
-    let found: Taker<T> | null = null;
-    for (const pattern of route.patterns) {
-      const isShared = guarded.keys.includes(pattern.key);
-      if (found !== null && !isShared) continue;
-      const request = this.#requestTo(route, pattern, guarded.segments);
-      if (request === null) continue;
-      const reason = !isShared ? "host" : pattern.routes.includes(guarded) ? reasonOf(guarded, route, request) : "specificity";
-      found = { target: route.target, reason, request };
-      if (isShared) break;
-    }
-    return found;
-  }
-
-  /** A request for a route of the first of two patterns whose path both match; null if the pattern wins none for this route. */
-  #requestTo(route: Placed<T>, pattern: Pattern<T>, other: readonly Segment[]): SampleRequest | null {
-    const host = this.#placed.hostOf(pattern.key);
-    const length = this.#placed.lengthWonBy(pattern, other, host);
-    const choice = length === null ? null : choiceOf(route, pattern);
-    return length === null || choice === null ? null : { ...choice, host, path: this.#placed.sharedPath(pattern.segments, other, length) };
-  }
+/** A request for a route of the first of two patterns whose path both match; null if the pattern wins none for this route. */
+function requestTo<T>(placed: PlacedRoutes<T>, route: Placed<T>, pattern: Pattern<T>, other: readonly Segment[]): SampleRequest | null {
+  const host = placed.hostOf(pattern.key);
+  const length = placed.lengthWonBy(pattern, other, host);
+  const choice = length === null ? null : choiceOf(route, pattern);
+  return length === null || choice === null ? null : { ...choice, host, path: placed.sharedPath(pattern.segments, other, length) };
 }
 
 /** Why a route of the same pattern takes a request, and not the guarded one. */

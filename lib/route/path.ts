@@ -5,6 +5,7 @@
  * in another lets a request bypass the guards of a route.
  */
 import type { ErrorCode } from "../base/errors.ts";
+import { hexDigit } from "../base/http_grammar.ts";
 
 export interface Target {
   /** Normalised, starts with "/": the text that is matched and forwarded. */
@@ -166,13 +167,6 @@ function hexPair(text: string, at: number): number {
   const high = hexDigit(text.charCodeAt(at));
   const low = hexDigit(text.charCodeAt(at + 1));
   return high < 0 || low < 0 ? -1 : high * 16 + low;
-}
-
-/** NaN, past the end of the text, is no digit either. */
-function hexDigit(code: number): number {
-  if (code >= 0x30 && code <= 0x39) return code - 0x30;
-  const lower = code | 0x20;
-  return lower >= 0x61 && lower <= 0x66 ? lower - 0x57 : -1;
 }
 
 function refusal(code: Refusal["code"], detail: string): Refusal {

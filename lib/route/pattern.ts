@@ -87,16 +87,6 @@ function parsePlaceholder(written: string): Segment | { readonly error: string }
   return { kind: (match[2] ?? match[4]) === "*" ? "rest" : "one", name };
 }
 
-/** Whether the pattern ends in {name*}. */
-export function isOpen(segments: readonly Segment[]): boolean {
-  return segments.at(-1)?.kind === "rest";
-}
-
-export function literalAt(segments: readonly Segment[], at: number): string | undefined {
-  const segment = segments[at];
-  return segment?.kind === "literal" ? segment.text : undefined;
-}
-
 /** Quoted, with control characters made visible. */
 function show(text: string): string {
   return JSON.stringify(text);

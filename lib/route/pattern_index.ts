@@ -2,7 +2,7 @@
  * An index of route patterns: finds all patterns that share a path with a given one, and follows paths through them segment by segment.
  */
 import type { Segment } from "./pattern.ts";
-import { childOf, newNode, nextKey, type Node } from "./tree.ts";
+import { newNode, nextKey, routesAt, type Node } from "./tree.ts";
 
 /** A pattern on one host. */
 export interface Indexed {
@@ -31,17 +31,17 @@ export class PatternIndex<P extends Indexed> {
   }
 
   add(pattern: P): void {
-    insert(this.#at.get(pattern.key)!, pattern);
+    routesAt(this.#at.get(pattern.key)!, pattern.segments).push(pattern);
     for (const key of keysFrom(pattern.key)) {
       const node = this.#within.get(key);
-      if (node !== undefined) insert(node, pattern);
+      if (node !== undefined) routesAt(node, pattern.segments).push(pattern);
     }
   }
 
   /** On exactly this host. As all searches: of two patterns that share a path with each other, the more specific one comes first. */
   on(key: string, segments: readonly Segment[], visit: Visit<P>): void {
     const node = this.#at.get(key);
-    if (node !== undefined) walk(node, segments, 0, "whole", visit);
+    if (node !== undefined) visitMeeting(node, segments, 0, "whole", visit);
   }
 
   /** The patterns of the host and of the hosts above it, for each of `keysFrom(key)` that has some. */
@@ -52,14 +52,14 @@ export class PatternIndex<P extends Indexed> {
   /** On all hosts below this one. */
   below(key: string, segments: readonly Segment[], visit: Visit<P>): void {
     const node = this.#within.get(key);
-    if (node !== undefined) walk(node, segments, 0, "whole", (pattern) => pattern.key === key || visit(pattern));
+    if (node !== undefined) visitMeeting(node, segments, 0, "whole", (pattern) => pattern.key === key || visit(pattern));
   }
 
   /** On all hosts that share a host name with one of these. A pattern may be visited twice. */
   meeting(keys: readonly string[], segments: readonly Segment[], extent: Extent, visit: Visit<P>): void {
     const nodes = new Set(keys.map((key) => this.#within.get(key) ?? this.#at.get(key)));
     for (const key of keys) for (const above of keysFrom(key).slice(1)) nodes.add(this.#at.get(above));
-    for (const node of nodes) if (node !== undefined && !walk(node, segments, 0, extent, visit)) return;
+    for (const node of nodes) if (node !== undefined && !visitMeeting(node, segments, 0, extent, visit)) return;
   }
 }
 
@@ -75,30 +75,29 @@ export function isCovered(key: string, keys: readonly string[]): boolean {
   return keys.includes("") || keysFrom(key).some((each) => keys.includes(each));
 }
 
-function insert<P extends Indexed>(node: Node<P>, pattern: P): void {
-  for (const segment of pattern.segments) {
-    if (segment.kind === "rest") {
-      (node.rest ??= []).push(pattern);
-      return;
-    }
-    node = segment.kind === "one" ? (node.one ??= newNode()) : childOf((node.literals ??= new Map<string, Node<P>>()), segment.text);
-  }
-  (node.ends ??= []).push(pattern);
+/** Whether the pattern ends in {name*}. */
+export function isOpen(segments: readonly Segment[]): boolean {
+  return segments.at(-1)?.kind === "rest";
 }
 
-/** `at` is the index of the next segment; behind {name*} any number may follow. Literals come first, then {name}, then {name*}. */
-function walk<P>(node: Node<P>, segments: readonly Segment[], at: number, extent: Extent, visit: Visit<P>): boolean {
+export function literalAt(segments: readonly Segment[], at: number): string | undefined {
+  const segment = segments[at];
+  return segment?.kind === "literal" ? segment.text : undefined;
+}
+
+/** Visits the patterns below a node that share a path with these segments. `at` is the index of the next segment; behind {name*} any number may follow. Literals come first, then {name}, then {name*}. */
+export function visitMeeting<P>(node: Node<P>, segments: readonly Segment[], at: number, extent: Extent, visit: Visit<P>): boolean {
   const segment = segments[at];
   if ((segment === undefined || extent === "prefixes") && node.ends !== null && !node.ends.every(visit)) return false;
   if (segment === undefined && segments.at(-1)?.kind !== "rest") return true;
   const next = segment === undefined || segment.kind === "rest" ? segments.length : at + 1;
   if (segment?.kind === "literal") {
-    const child = node.literals?.get(segment.text);
-    if (child !== undefined && !walk(child, segments, next, extent, visit)) return false;
-  } else if (node.literals !== null) {
-    for (const child of node.literals.values()) if (!walk(child, segments, next, extent, visit)) return false;
+    const child = node.literals.get(segment.text);
+    if (child !== undefined && !visitMeeting(child, segments, next, extent, visit)) return false;
+  } else {
+    for (const child of node.literals.values()) if (!visitMeeting(child, segments, next, extent, visit)) return false;
   }
-  if (node.one !== null && !walk(node.one, segments, next, extent, visit)) return false;
+  if (node.one !== null && !visitMeeting(node.one, segments, next, extent, visit)) return false;
   return node.rest === null || node.rest.every(visit);
 }
 
@@ -111,69 +110,48 @@ export interface Ranked extends Indexed {
  * A place in the patterns of a host. Beginnings of paths that match the same patterns, whatever follows, lead to one state, so that a search
  * over many paths tries what follows only once.
  */
-export class PathState<P extends Ranked> {
+export interface PathState<P extends Ranked> {
   /** Of states of the same host. */
   readonly id: number;
   /** The pattern that wins a path that ends here; null: none matches it. */
   readonly winner: P | null;
-  readonly #states: PathStates<P>;
-  readonly #nodes: readonly Node<P>[];
-  /** The best of the patterns that have matched with {name*}, whatever follows. */
-  readonly #open: P | null;
-  readonly #next = new Map<string, PathState<P>>();
-
-  constructor(states: PathStates<P>, id: number, nodes: readonly Node<P>[], open: P | null) {
-    this.#states = states;
-    this.id = id;
-    this.#nodes = nodes;
-    this.#open = open;
-    this.winner = nodes.reduce((best, { ends }) => states.better(best, ends), open);
-  }
-
-  after(text: string): PathState<P> {
-    const isKnown = this.#nodes.some(({ literals }) => literals?.has(text));
-    let next = this.#next.get(isKnown ? text : "");
-    if (next === undefined) {
-      const nodes = this.#nodes.flatMap(({ literals, one }) => [literals?.get(text) ?? [], one ?? []].flat());
-      next = this.#states.at(nodes, this.#nodes.reduce((best, { rest }) => this.#states.better(best, rest), this.#open));
-      this.#next.set(isKnown ? text : "", next);
-    }
-    return next;
-  }
+  after(text: string): PathState<P>;
 }
 
-/** The states of one host. */
-export class PathStates<P extends Ranked> {
-  /** In front of the first segment. */
-  readonly start: PathState<P>;
-  readonly #keys: readonly string[];
-  readonly #known = new Map<string, PathState<P>>();
-  readonly #ids = new Map<Node<P> | P, number>();
-
-  /** `keys` are those of the host (`keysFrom`), `roots` their patterns. */
-  constructor(keys: readonly string[], roots: readonly Node<P>[]) {
-    this.#keys = keys;
-    this.start = this.at(roots, null);
-  }
-
-  at(nodes: readonly Node<P>[], open: P | null): PathState<P> {
-    const name = [open, ...nodes].map((each) => (each === null ? "" : this.#idOf(each))).join();
-    let state = this.#known.get(name);
-    if (state === undefined) this.#known.set(name, (state = new PathState(this, this.#known.size, nodes, open)));
-    return state;
-  }
-
+/** In front of the first segment. `keys` are those of the host (`keysFrom`), `roots` their patterns. */
+export function firstState<P extends Ranked>(keys: readonly string[], roots: readonly Node<P>[]): PathState<P> {
+  const known = new Map<string, PathState<P>>();
+  const ids = new Map<Node<P> | P, number>();
+  const idOf = (each: Node<P> | P) => {
+    const id = ids.get(each) ?? ids.size;
+    ids.set(each, id);
+    return id;
+  };
   /** As the route table chooses: the more specific host, then the more specific pattern. */
-  better(best: P | null, patterns: readonly P[] | null): P | null {
+  const better = (best: P | null, patterns: readonly P[] | null): P | null => {
     const other = patterns?.[0];
     if (other === undefined || best === null) return other ?? best;
     if (other.key === best.key) return other.rank > best.rank ? other : best;
-    return this.#keys.indexOf(other.key) < this.#keys.indexOf(best.key) ? other : best;
-  }
-
-  #idOf(each: Node<P> | P): number {
-    const id = this.#ids.get(each) ?? this.#ids.size;
-    this.#ids.set(each, id);
-    return id;
-  }
+    return keys.indexOf(other.key) < keys.indexOf(best.key) ? other : best;
+  };
+  /** `open`: the best of the patterns that have matched with {name*}, whatever follows. */
+  const stateAt = (nodes: readonly Node<P>[], open: P | null): PathState<P> => {
+    const name = [open, ...nodes].map((each) => (each === null ? "" : idOf(each))).join();
+    const found = known.get(name);
+    if (found !== undefined) return found;
+    const next = new Map<string, PathState<P>>();
+    const after = (text: string) => {
+      const asked = nodes.some(({ literals }) => literals.has(text)) ? text : "";
+      let state = next.get(asked);
+      if (state === undefined) {
+        const following = nodes.flatMap(({ literals, one }) => [literals.get(text) ?? [], one ?? []].flat());
+        next.set(asked, (state = stateAt(following, nodes.reduce((best, { rest }) => better(best, rest), open))));
+      }
+      return state;
+    };
+    const made = { id: known.size, winner: nodes.reduce((best, { ends }) => better(best, ends), open), after };
+    known.set(name, made);
+    return made;
+  };
+  return stateAt(roots, null);
 }

@@ -2,8 +2,8 @@
  * The routes of a table in their places: each on each of its hosts, with the routes that share its pattern there, and with look-ups of the paths
  * that the fewest other patterns match.
  */
-import { isOpen, literalAt, type Segment } from "./pattern.ts";
-import { keysFrom, PathStates, PatternIndex, type PathState, type Ranked } from "./pattern_index.ts";
+import type { Segment } from "./pattern.ts";
+import { firstState, isOpen, keysFrom, literalAt, PatternIndex, type PathState, type Ranked } from "./pattern_index.ts";
 import { choiceFor, unused, type Choice } from "./sample_requests.ts";
 import { otherReading, rankOf, reachable, type Route } from "./table.ts";
 import { hostKeys, HostTrees } from "./tree.ts";
@@ -43,7 +43,7 @@ export class PlacedRoutes<T> {
   segment = "";
   readonly #host: string;
   readonly #label: string;
-  readonly #states = new Map<string, PathStates<Pattern<T>>>();
+  readonly #starts = new Map<string, PathState<Pattern<T>>>();
 
   constructor(routes: readonly Route<T>[], guardsOf: (target: T) => ReadonlySet<string>) {
     const keysOf = new Map<string, readonly string[]>();
@@ -88,9 +88,9 @@ export class PlacedRoutes<T> {
 
   /** In front of a path, for a name that is found under this key first. */
   pathsOn(key: string): PathState<Pattern<T>> {
-    let states = this.#states.get(key);
-    if (states === undefined) this.#states.set(key, (states = new PathStates(keysFrom(key), this.index.rootsFrom(key))));
-    return states.start;
+    let state = this.#starts.get(key);
+    if (state === undefined) this.#starts.set(key, (state = firstState(keysFrom(key), this.index.rootsFrom(key))));
+    return state;
   }
 
   /** The least length at which the first of two patterns wins their shared path, for this host, in segments; null if it wins none. */

@@ -2,7 +2,7 @@
  * Finds requests for one of the routes that share a pattern: a method, headers and a query with which the route table selects it.
  */
 import { METHODS } from "node:http";
-import type { Condition } from "../http/conditions.ts";
+import type { Condition, Scheme } from "../http/conditions.ts";
 import type { HeaderList } from "../http/headers.ts";
 import type { PlacedCondition } from "./conditions.ts";
 import { contenders, methodsOf, routeFor, type Route } from "./table.ts";
@@ -15,9 +15,10 @@ export interface SampleRequest {
   /** "", or with "?". */
   readonly query: string;
   readonly headers: HeaderList;
+  readonly scheme: Scheme;
 }
 
-export type Choice = Pick<SampleRequest, "method" | "query" | "headers">;
+export type Choice = Pick<SampleRequest, "method" | "query" | "headers" | "scheme">;
 
 export const COMMON_METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 
@@ -44,12 +45,12 @@ export function methodsFor<T>(route: Route<T>, routes: readonly Route<T>[]): rea
   return [...COMMON_METHODS, ...METHODS.filter((each) => each !== "CONNECT" && !taken.has(each)).slice(0, 1)];
 }
 
-/** Headers and query that fulfil the conditions of a route, whatever other routes do. */
+/** Headers, query and scheme that fulfil the conditions of a route, whatever other routes do. */
 export function fulfilling(conditions: readonly PlacedCondition[]): Omit<Choice, "method"> {
   return written(conditions.flatMap((each) => (each.wanted === null ? [] : { ...each, value: each.valueAgainst([]).value })));
 }
 
-const NO_CONDITIONS = { headers: [], query: "" };
+const NO_CONDITIONS = { headers: [], query: "", scheme: "http" } as const;
 
 /** How many values are tried for one route and method. */
 const MAX_TRIED = 1024;
@@ -71,7 +72,7 @@ function conditionsFor<T>(route: Route<T>, routes: readonly Route<T>[], method: 
   const isComplete = [...own, ...added].every(({ isPlain }) => isPlain) && 2 ** added.length <= MAX_TRIED;
   for (let bits = 0; bits < Math.min(2 ** added.length, MAX_TRIED); bits++) {
     const tried = written([...own, ...added.filter((_each, i) => ((bits >> i) & 1) === 1)]);
-    if (routeFor(routes, method, tried.headers, tried.query) === route) return tried;
+    if (routeFor(routes, method, tried.headers, tried.query, tried.scheme) === route) return tried;
   }
   return isComplete ? null : written(own);
 }
@@ -88,6 +89,7 @@ function written(values: readonly Value[]): Omit<Choice, "method"> {
   return {
     headers: [...at("headers").flatMap(({ name, value }) => [name, value]), ...(cookies.length === 0 ? [] : ["cookie", cookies.join("; ")])],
     query: parameters.length === 0 ? "" : `?${parameters.join("&")}`,
+    scheme: at("scheme").length === 0 ? "http" : "https",
   };
 }
 

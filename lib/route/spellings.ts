@@ -1,8 +1,8 @@
 /**
  * Finds paths with `%2F` in the placeholders of a pattern that match other patterns once each `%2F` is read as "/".
  */
-import type { PathState, Ranked } from "./pattern_index.ts";
-import { isOpen, type Segment } from "./pattern.ts";
+import type { Segment } from "./pattern.ts";
+import { isOpen, type PathState, type Ranked } from "./pattern_index.ts";
 
 export interface Spelling {
   readonly path: string;

@@ -2,12 +2,13 @@
  * The route table: finds the route of a request by host, path, method and conditions, its parameters, and the path that the upstream is asked
  * for.
  */
-import type { Holds } from "../http/conditions.ts";
+import type { Holds, Scheme } from "../http/conditions.ts";
 import type { HeaderList } from "../http/headers.ts";
 import type { PlacedCondition, RouteConditions } from "./conditions.ts";
 import { comparable, ENCODED_SLASH, PATH_PARAMETERS, type Refusal } from "./path.ts";
 import { parsePattern, type Segment } from "./pattern.ts";
 import { endOf, HostTrees } from "./tree.ts";
+import type { UpstreamPath } from "./upstream_path.ts";
 
 /** One route of one service. */
 export interface TableEntry<T> {
@@ -20,6 +21,8 @@ export interface TableEntry<T> {
   readonly methods: readonly string[];
   /** What the request has to fulfil besides; undefined: nothing. */
   readonly match?: RouteConditions | undefined;
+  /** The path that the upstream is asked for; undefined: the path below basePath. */
+  readonly upstreamPath?: UpstreamPath | undefined;
   /** Whether `%2F` is accepted inside placeholders. */
   readonly encodedSlashes: boolean;
   /** Whether a path that this entry matches without its parameters (`/a` for `/a;x`) may go to a less specific pattern with them. */
@@ -33,7 +36,7 @@ export type Found<T> =
       readonly target: T;
       /** Values of the placeholders, percent-encoded as they are forwarded. */
       readonly params: Readonly<Record<string, string>>;
-      /** The path below base_path, "/" at least, a trailing "/" kept. */
+      /** The path below base_path, "/" at least, a trailing "/" kept; or what `upstream_path` makes of it. */
       readonly upstreamPath: string;
     }
   /** The pattern does not accept the method; `allow` is the value of the Allow header (RFC 9110 §10.2.1). */
@@ -44,24 +47,14 @@ export type Found<T> =
   | { readonly kind: "refused"; readonly refusal: Refusal; readonly routes: readonly T[] }
   | { readonly kind: "none" };
 
-/** A route whose pattern matches a path, whether or not it accepts the method, its conditions hold, and it gets the request. */
-export interface Candidate<T> {
-  readonly target: T;
-  /** The most specific host under which it was found; "*.example.com" as ".example.com", "" where its service is for all hosts. */
-  readonly host: string;
-  readonly takes: (method: string) => boolean;
-  readonly match: RouteConditions | undefined;
-}
-
 export interface RouteTable<T> {
   /**
    * Host and path alone select the pattern; then its routes decide whether they accept the method, the spelling, headers and query. A refused
    * request never falls through to a less specific pattern, which may have fewer guards. `authority` is the Host, with or without port, in any
-   * case; `path`, `encodedSlash` and `query` come from `readTarget`. Default: no headers, no query.
+   * case; `path`, `encodedSlash` and `query` come from `readTarget`. Default: no headers, no query, http.
    */
-  find(authority: string, method: string, path: string, encodedSlash: boolean, headers?: HeaderList, query?: string): Found<T>;
-  /** Every route whose pattern matches the path, once, the most specific first. `authority` null: whatever the host. */
-  candidates(authority: string | null, path: string): readonly Candidate<T>[];
+  find(authority: string, method: string, path: string, encodedSlash: boolean, headers?: HeaderList, query?: string, scheme?: Scheme): Found<T>;
+  readonly trees: HostTrees<Route<T>>;
 }
 
 /** An entry with its patterns read. */
@@ -73,18 +66,12 @@ export interface Route<T> {
   /** Whether a request fulfils the conditions; null: there are none. */
   readonly holds: Holds | null;
   readonly target: T;
+  readonly upstreamPath: UpstreamPath | undefined;
   /** Of base_path and path together. */
   readonly segments: readonly Segment[];
   /** How many of the segments are the base_path's. */
   readonly baseLength: number;
-  readonly placeholders: readonly Placeholder[];
-}
-
-interface Placeholder {
-  readonly name: string;
-  /** How many literals stand between the placeholder before it, or the start, and this one. */
-  readonly literals: number;
-  readonly isRest: boolean;
+  readonly isLiteral: boolean;
 }
 
 /** Compiles entries whose patterns `checkRoutes` has passed; throws on a broken one. */
@@ -93,7 +80,8 @@ export function compileTable<T>(entries: readonly TableEntry<T>[]): RouteTable<T
   for (const route of routesOf(entries)) for (const list of trees.routesAt(route.entry.hosts, route.segments)) list.push(route);
 
   return {
-    find(authority, method, path, encodedSlash, headers = NO_HEADERS, query = "") {
+    trees,
+    find(authority, method, path, encodedSlash, headers = NO_HEADERS, query = "", scheme: Scheme = "http") {
       const compared = comparable(path);
       const matched = trees.find(authority, compared);
       if (matched === null) return encodedSlash ? { kind: "refused", refusal: ENCODED_SLASH, routes: [] } : NOTHING;
@@ -101,7 +89,7 @@ export function compileTable<T>(entries: readonly TableEntry<T>[]): RouteTable<T
         const others = otherReading(trees, authority, compared, matched);
         if (others.length > 0) return { kind: "refused", refusal: PATH_PARAMETERS, routes: targetsOf(others) };
       }
-      const route = routeFor(matched, method, headers, query);
+      const route = routeFor(matched, method, headers, query, scheme);
       if (encodedSlash) {
         const others = route?.entry.encodedSlashes === true ? decodedReading(trees, authority, compared, matched) : reachable(matched);
         if (others.length > 0) return { kind: "refused", refusal: ENCODED_SLASH, routes: targetsOf(others) };
@@ -111,18 +99,6 @@ export function compileTable<T>(entries: readonly TableEntry<T>[]): RouteTable<T
       if (accepting.length > 0) return { kind: "conditions", routes: targetsOf(accepting) };
       return { kind: "method", allow: methodsOf(matched).sort().join(", "), routes: targetsOf(reachable(matched)) };
     },
-
-    candidates(authority, path) {
-      const found = new Map<Route<T>, Candidate<T>>();
-      for (const { host, routes } of trees.findAll(authority, comparable(path))) {
-        for (const route of routes) {
-          const { target, entry } = route;
-          const takes = (method: string) => contenders([route], method).length > 0;
-          if (!found.has(route)) found.set(route, { target, host, takes, match: entry.match });
-        }
-      }
-      return [...found.values()];
-    },
   };
 }
 
@@ -131,37 +107,22 @@ export function compileTable<T>(entries: readonly TableEntry<T>[]): RouteTable<T
  * conditions.
  */
 export function routesOf<T>(entries: readonly TableEntry<T>[]): Route<T>[] {
-  const bases = new Map<string, readonly Segment[]>();
   const lists = new Map<string, readonly string[]>();
   const routes = entries.map((entry) => {
-    let base = bases.get(entry.basePath);
-    if (base === undefined) bases.set(entry.basePath, (base = segmentsOf(entry.basePath, "base_path", [])));
-    const segments = base.concat(segmentsOf(entry.path, "path", base));
     const names = entry.methods.join();
     const methods = lists.get(names) ?? entry.methods;
     lists.set(names, methods);
+    const base = segmentsOf(entry.basePath, "base_path", []);
+    const segments = base.concat(segmentsOf(entry.path, "path", base));
     const { list: conditions, holds } = entry.match ?? UNCONDITIONAL;
-    return { entry, methods, conditions, holds, target: entry.target, segments, baseLength: base.length, placeholders: placeholdersOf(segments) };
+    const isLiteral = segments.every(({ kind }) => kind === "literal");
+    const { target, upstreamPath } = entry;
+    return { entry, methods, conditions, holds, target, upstreamPath, segments, baseLength: base.length, isLiteral };
   });
   return routes.sort((a, b) => b.baseLength - a.baseLength || b.conditions.length - a.conditions.length);
 }
 
 const UNCONDITIONAL = { list: [], holds: null };
-
-function placeholdersOf(segments: readonly Segment[]): readonly Placeholder[] {
-  const found: Placeholder[] = [];
-  let literals = 0;
-  for (const segment of segments) {
-    if (segment.kind === "literal") literals++;
-    else {
-      found.push({ name: segment.name, literals, isRest: segment.kind === "rest" });
-      literals = 0;
-    }
-  }
-  return found.length === 0 ? NO_PLACEHOLDERS : found;
-}
-
-const NO_PLACEHOLDERS: readonly Placeholder[] = [];
 
 function segmentsOf(text: string, field: "base_path" | "path", base: readonly Segment[]): readonly Segment[] {
   const parsed = parsePattern(text, field, base);
@@ -170,14 +131,14 @@ function segmentsOf(text: string, field: "base_path" | "path", base: readonly Se
 }
 
 /** The first route of a pattern that accepts the method and whose conditions hold. HEAD goes to one that declares it, else to the route of GET. */
-export function routeFor<T>(routes: readonly Route<T>[], method: string, headers: HeaderList, query: string): Route<T> | undefined {
+export function routeFor<T>(routes: readonly Route<T>[], method: string, headers: HeaderList, query: string, scheme: Scheme): Route<T> | undefined {
   for (const route of routes) {
     const { methods, holds } = route;
     if (methods.length > 0 && !methods.includes(method)) continue;
-    if (holds !== null && !holds(headers, query)) continue;
-    return methods.length === 0 && method === "HEAD" ? routeFor(routes, "GET", headers, query) : route;
+    if (holds !== null && !holds(headers, query, scheme)) continue;
+    return methods.length === 0 && method === "HEAD" ? routeFor(routes, "GET", headers, query, scheme) : route;
   }
-  return method === "HEAD" ? routeFor(routes, "GET", headers, query) : undefined;
+  return method === "HEAD" ? routeFor(routes, "GET", headers, query, scheme) : undefined;
 }
 
 /** The methods that the routes of a pattern name. */
@@ -243,27 +204,20 @@ export function rankOf<T>({ segments }: Route<T>): string {
 }
 
 /** Cuts parameters and the upstream's path out of a path that matches. Segment by segment, so that the spelling does not matter. */
-function bind<T>({ target, baseLength, placeholders }: Route<T>, path: string): Found<T> {
-  const below = skip(path, 0, baseLength);
-  const upstreamPath = below === 0 ? path : below < path.length ? path.slice(below) : "/";
-  if (placeholders.length === 0) return { kind: "route", target, params: NO_PARAMS, upstreamPath };
-  const params = new Params();
-  let at = 0;
-  for (const { name, literals, isRest } of placeholders) {
-    const start = skip(path, at, literals);
-    at = isRest ? endOf(path) : skip(path, start, 1);
-    params[name] = path.slice(start + 1, at);
+function bind<T>({ target, upstreamPath, segments, baseLength, isLiteral }: Route<T>, path: string): Found<T> {
+  const params: Record<string, string> = isLiteral ? NO_PARAMS : new Params();
+  const last = isLiteral ? baseLength : segments.length;
+  let start = 0;
+  for (let i = 0, at = 0; i < last; i++) {
+    const segment = segments[i]!;
+    const slash = segment.kind === "rest" ? endOf(path) : path.indexOf("/", at + 1);
+    const end = slash < 0 ? path.length : slash;
+    if (segment.kind !== "literal") params[segment.name] = path.slice(at + 1, end);
+    at = end;
+    if (i + 1 === baseLength) start = at;
   }
-  return { kind: "route", target, params, upstreamPath };
-}
-
-/** The index of the "/" behind `count` segments, or of the end; `at` is the index of the "/" before them. */
-function skip(path: string, at: number, count: number): number {
-  for (let i = 0; i < count; i++) {
-    const slash = path.indexOf("/", at + 1);
-    at = slash < 0 ? path.length : slash;
-  }
-  return at;
+  const below = start === 0 ? path : path.slice(start);
+  return { kind: "route", target, params, upstreamPath: upstreamPath === undefined ? below || "/" : upstreamPath.of(params, below) };
 }
 
 /** Objects without a prototype worth the name, so that `__proto__` is a name like any other; faster than `Object.create(null)`. */

@@ -1,5 +1,5 @@
 /**
- * Finds the most specific pattern that matches a host and a path, or lists all that match them.
+ * Finds the most specific pattern that matches a host and a path.
  *
  * A request's host is tried first, then the wildcards that cover it, then the patterns for all hosts. At each segment of a path a literal is
  * tried before {name}, and {name} before {name*}; where a branch fails further down, the next one is tried, so the order of declaration does
@@ -9,34 +9,25 @@ import type { Segment } from "./pattern.ts";
 
 /** Hosts are keys: "api.example.com", "*.example.com" as ".example.com", all hosts as "". */
 export class HostTrees<R> {
-  readonly #trees = new Map<string, PatternTree<R>>([["", new PatternTree()]]);
+  readonly roots = new Map<string, Node<R>>([["", newNode()]]);
 
   /** The lists of routes that share a pattern, one for each of `hostKeys`. The caller fills them. */
   routesAt(hosts: readonly string[], segments: readonly Segment[]): R[][] {
-    return hostKeys(hosts).map((key) => {
-      let tree = this.#trees.get(key);
-      if (tree === undefined) this.#trees.set(key, (tree = new PatternTree()));
-      return tree.routesAt(segments);
-    });
+    return hostKeys(hosts).map((key) => routesAt(childOf(this.roots, key), segments));
   }
 
-  /** The routes of the most specific pattern that matches the path, on the most specific host that has one. */
+  /** The routes of the most specific pattern that matches the path, on the most specific host that has one. A "/" at the path's end is ignored. */
   find(authority: string, path: string): readonly R[] | null {
-    for (let host = this.#firstKey(authority); ; host = nextKey(host)) {
-      const routes = this.#trees.get(host)?.find(path) ?? null;
+    const end = endOf(path);
+    for (let host = this.firstKey(authority); ; host = nextKey(host)) {
+      const root = this.roots.get(host);
+      const routes = root === undefined ? null : walk(root, path, 0, end);
       if (routes !== null || host === "") return routes;
     }
   }
 
-  /** The routes of all patterns that match the path, in the order in which `find` tries them. `authority` null: on every host. */
-  findAll(authority: string | null, path: string): readonly { readonly host: string; readonly routes: readonly R[] }[] {
-    const keys = authority === null ? [...this.#trees.keys()] : [this.#firstKey(authority)];
-    if (authority !== null) while (keys.at(-1) !== "") keys.push(nextKey(keys.at(-1)!));
-    return keys.flatMap((host) => (this.#trees.get(host)?.findAll(path) ?? []).map((routes) => ({ host, routes })));
-  }
-
-  #firstKey(authority: string): string {
-    if (this.#trees.size === 1) return "";
+  firstKey(authority: string): string {
+    if (this.roots.size === 1) return "";
     const host = hostOf(authority);
     // "*.example.com" needs a name before the dot; and no name is longer than 253 (RFC 1035), so a Host full of dots costs nothing.
     return host.startsWith(".") || host.length > 253 ? "" : host;
@@ -62,55 +53,9 @@ export function hostOf(authority: string): string {
   return authority.slice(0, end).toLowerCase();
 }
 
-/** The patterns of one host. */
-export class PatternTree<R> {
-  /** By the literals before the first placeholder: "/a/b" for /a/b/{x}/c, the whole of a pattern without placeholders. */
-  readonly #heads = new Map<string, Node<R>>();
-  /** True at the numbers of segments that heads have. */
-  readonly #lengths: boolean[] = [];
-
-  /** The list of routes that share a pattern, whatever its placeholders are called; empty at first, for the caller to fill. */
-  routesAt(segments: readonly Segment[]): R[] {
-    let head = "";
-    let length = 0;
-    for (let first = segments[0]; first?.kind === "literal"; first = segments[++length]) head += "/" + first.text;
-    while (this.#lengths.length <= length) this.#lengths.push(false);
-    this.#lengths[length] = true;
-    let node = childOf(this.#heads, head);
-    for (let i = length; i < segments.length; i++) {
-      const segment = segments[i]!;
-      if (segment.kind === "rest") return (node.rest ??= []);
-      node = segment.kind === "one" ? (node.one ??= newNode()) : childOf((node.literals ??= new Map<string, Node<R>>()), segment.text);
-    }
-    return (node.ends ??= []);
-  }
-
-  /** The routes of the most specific pattern that matches; `path` as `comparable` gives it, a "/" at its end is ignored. */
-  find(path: string): readonly R[] | null {
-    return this.#search(path, 0, endOf(path), 0, null);
-  }
-
-  /** The same for all patterns that match, the most specific one first. */
-  findAll(path: string): readonly (readonly R[])[] {
-    const all: R[][] = [];
-    this.#search(path, 0, endOf(path), 0, all);
-    return all;
-  }
-
-  /** Tries the longest head first. `at` is the index of the "/" behind the first `length` segments, or the end. */
-  #search(path: string, at: number, end: number, length: number, all: R[][] | null): R[] | null {
-    if (at < end && length + 1 < this.#lengths.length) {
-      const routes = this.#search(path, nextSlash(path, at, end), end, length + 1, all);
-      if (routes !== null) return routes;
-    }
-    const node = this.#lengths[length] === true ? this.#heads.get(path.slice(0, at)) : undefined;
-    return node === undefined ? null : walk(node, path, at, end, all);
-  }
-}
-
-/** A node: the alternatives after a head or a placeholder. */
+/** A place in the patterns of a host: what can follow, and what ends there. */
 export interface Node<R> {
-  literals: Map<string, Node<R>> | null;
+  readonly literals: Map<string, Node<R>>;
   one: Node<R> | null;
   /** The routes of the pattern that ends in {name*} here, and of the one that ends here. */
   rest: R[] | null;
@@ -118,7 +63,7 @@ export interface Node<R> {
 }
 
 export function newNode<R>(): Node<R> {
-  return { literals: null, one: null, rest: null, ends: null };
+  return { literals: new Map(), one: null, rest: null, ends: null };
 }
 
 export function childOf<R>(children: Map<string, Node<R>>, text: string): Node<R> {
@@ -127,35 +72,24 @@ export function childOf<R>(children: Map<string, Node<R>>, text: string): Node<R
   return child;
 }
 
-/**
- * `at` is the index of the "/" before the next segment, or the end. With `all`, the search notes what it finds and goes on. It visits every
- * node at most once.
- */
-function walk<R>(node: Node<R>, path: string, at: number, end: number, all: R[][] | null): R[] | null {
-  if (at === end) return found(node.ends, all);
-  const next = nextSlash(path, at, end);
-  const literal = node.literals?.get(path.slice(at + 1, next));
-  if (literal !== undefined) {
-    const routes = walk(literal, path, next, end, all);
-    if (routes !== null) return routes;
+/** The list of routes that share a pattern, whatever its placeholders are called; empty at first, for the caller to fill. */
+export function routesAt<R>(root: Node<R>, segments: readonly Segment[]): R[] {
+  let node = root;
+  for (const segment of segments) {
+    if (segment.kind === "rest") return (node.rest ??= []);
+    node = segment.kind === "one" ? (node.one ??= newNode()) : childOf(node.literals, segment.text);
   }
-  if (node.one !== null) {
-    // /a/{x}/b/z fails under /a/{x}/b, try /a/{x}/{y}/z
-    const routes = walk(node.one, path, next, end, all);
-    if (routes !== null) return routes;
-  }
-  return found(node.rest, all);
+  return (node.ends ??= []);
 }
 
-function nextSlash(path: string, at: number, end: number): number {
+/** `at` is the index of the "/" before the next segment, or the end. It visits every node at most once. */
+function walk<R>(node: Node<R>, path: string, at: number, end: number): R[] | null {
+  if (at === end) return node.ends;
   const slash = path.indexOf("/", at + 1);
-  return slash < 0 ? end : slash;
-}
-
-function found<R>(routes: R[] | null, all: R[][] | null): R[] | null {
-  if (all === null || routes === null) return routes;
-  all.push(routes);
-  return null;
+  const next = slash < 0 ? end : slash;
+  const literal = node.literals.size === 0 ? undefined : node.literals.get(path.slice(at + 1, next));
+  // /a/{x}/b/z fails under /a/{x}/b, try /a/{x}/{y}/z
+  return (literal && walk(literal, path, next, end)) ?? (node.one && walk(node.one, path, next, end)) ?? node.rest;
 }
 
 /** The length of the path without a "/" at its end. */

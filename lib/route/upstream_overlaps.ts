@@ -2,10 +2,11 @@
  * Finds the routes that lead to the same path of the same upstream as a guarded route, by a path of their own.
  */
 import type { FoundTaker } from "./decoded_overlaps.ts";
-import { isOpen, type Segment } from "./pattern.ts";
-import { PatternIndex, type Indexed } from "./pattern_index.ts";
+import type { Segment } from "./pattern.ts";
+import { isOpen, visitMeeting } from "./pattern_index.ts";
 import { lacks, type Placed, type PlacedRoutes } from "./placed_routes.ts";
 import { choiceFor, methodsFor, type SampleRequest } from "./sample_requests.ts";
+import { childOf, routesAt, type Node } from "./tree.ts";
 
 /** Where the routes of a service lead. */
 export interface RouteDestination {
@@ -15,92 +16,75 @@ export interface RouteDestination {
   readonly preservesHost: boolean;
 }
 
-/** The routes that have a pattern below base_path in common, of all services with the same addresses. */
-interface Below<T> extends Indexed {
-  readonly byGuards: Map<ReadonlySet<string>, Placed<T>[]>;
-}
-
-/** Services with the same addresses. */
-interface AddressSet<T> {
-  /** Of the index: no host name, so that no key is above another one. */
-  readonly key: string;
-  readonly addresses: readonly string[];
-  readonly services: Set<RouteDestination>;
-  readonly below: Map<string, Below<T>>;
-}
+/** The routes that lead to the same paths. */
+type ByGuards<T> = Map<ReadonlySet<string>, Placed<T>[]>;
 
 export class UpstreamOverlaps<T> {
   readonly #placed: PlacedRoutes<T>;
   readonly #destinations: ReadonlyMap<Placed<T>, RouteDestination>;
-  readonly #sets = new Map<RouteDestination, AddressSet<T>>();
-  readonly #index: PatternIndex<Below<T>>;
+  /** Services of which a route has an `upstream_path`. */
+  readonly #replacing = new Set<RouteDestination>();
   /** Of each address. */
-  readonly #at = new Map<string, Set<AddressSet<T>>>();
+  readonly #services = new Map<string, Set<RouteDestination>>();
+  /** Of each address that several services have, by the paths that are asked for. */
+  readonly #at = new Map<string, Node<ByGuards<T>>>();
 
   constructor(placed: PlacedRoutes<T>, destinationOf: (target: T) => RouteDestination | null) {
     this.#placed = placed;
     const destinations = placed.routes.map((route) => [route, destinationOf(route.target)] as const);
     this.#destinations = new Map(destinations.flatMap(([route, to]) => (to === null ? [] : [[route, to] as const])));
-    const sets = new Map<string, AddressSet<T>>();
-    for (const to of new Set(this.#destinations.values())) {
-      const addresses = [...new Set(to.addresses)].sort();
-      const name = addresses.join();
-      const set = sets.get(name) ?? { key: `#${sets.size}`, addresses, services: new Set(), below: new Map<string, Below<T>>() };
-      sets.set(name, set);
-      this.#sets.set(to, set);
-      set.services.add(to);
-      for (const address of addresses) this.#at.set(address, (this.#at.get(address) ?? new Set()).add(set));
+    for (const [route, to] of this.#destinations) {
+      if (route.upstreamPath?.isOfRoute) this.#replacing.add(to);
+      for (const address of to.addresses) this.#services.set(address, (this.#services.get(address) ?? new Set()).add(to));
     }
-    this.#index = new PatternIndex(new Set([...sets.values()].map(({ key }) => key)));
   }
 
   /** To be run before anything is asked. */
   *prepare(): Generator<undefined, void, undefined> {
     for (const [route, to] of this.#destinations) {
-      const { key, below } = this.#sets.get(to)!;
-      if (this.#meeting(to).length === 0) continue;
       yield;
-      const segments = belowBase(route);
-      const name = JSON.stringify(segments.map((segment) => (segment.kind === "literal" ? segment.text : [segment.kind])));
-      let group = below.get(name);
-      if (group === undefined) {
-        below.set(name, (group = { key, segments, byGuards: new Map<ReadonlySet<string>, Placed<T>[]>() }));
-        this.#index.add(group);
+      for (const address of this.#shared(to)) {
+        const found = routesAt(childOf(this.#at, address), leadsTo(route));
+        const byGuards = (found[0] ??= new Map<ReadonlySet<string>, Placed<T>[]>());
+        const routes = byGuards.get(route.guards);
+        if (routes === undefined) byGuards.set(route.guards, [route]);
+        else routes.push(route);
       }
-      group.byGuards.set(route.guards, [...(group.byGuards.get(route.guards) ?? []), route]);
     }
   }
 
   /** The routes that lack a guard of this one, and by which a request reaches what this one leads to. */
   *takers(guarded: Placed<T>): Generator<undefined | FoundTaker<T>, void, undefined> {
     const to = this.#destinations.get(guarded);
-    const found: Below<T>[] = [];
-    for (const { key } of to === undefined ? [] : this.#meeting(to)) this.#index.on(key, belowBase(guarded), (below) => found.push(below) > 0);
-    for (const { byGuards } of found) {
+    const found: ByGuards<T>[] = [];
+    for (const address of to === undefined ? [] : this.#shared(to)) visitMeeting(this.#at.get(address)!, leadsTo(guarded), 0, "whole", (each) => found.push(each) > 0);
+    const tried = new Set([guarded]);
+    for (const byGuards of found) {
       for (const [guards, routes] of byGuards) {
-        if (!lacks(guards, guarded.guards)) continue;
-        for (const route of routes) {
+        for (const route of lacks(guards, guarded.guards) ? routes : []) {
           yield;
-          // Of one service, what leads to the same path matches the same path.
-          const request = this.#destinations.get(route) === to ? null : this.#request(guarded, route);
+          // Of one service, what leads to the same path matches the same path, unless routes have an upstream_path of their own.
+          const isSame = tried.has(route) || (this.#destinations.get(route) === to && !this.#replacing.has(to!));
+          const request = isSame ? null : this.#request(guarded, route);
+          tried.add(route);
           if (request !== null) yield { route, request };
         }
       }
     }
   }
 
-  /** The sets that share an address with that of a service; none if all of them are of this service. */
-  #meeting(to: RouteDestination): readonly AddressSet<T>[] {
-    const sets = new Set(this.#sets.get(to)!.addresses.flatMap((address) => [...this.#at.get(address)!]));
-    return [...sets].some(({ services }) => services.size > 1 || !services.has(to)) ? [...sets] : [];
+  /** The addresses that another service has, too; all of one where a route replaces its path. */
+  #shared(to: RouteDestination): readonly string[] {
+    return [...new Set(to.addresses)].filter((address) => this.#replacing.has(to) || this.#services.get(address)!.size > 1);
   }
 
   /** A request for the other route that leads where one for the guarded route leads, with the same method. */
   #request(guarded: Placed<T>, route: Placed<T>): SampleRequest | null {
-    const [wanted, own] = [belowBase(guarded), belowBase(route)];
+    const [wanted, own] = [leadsTo(guarded), leadsTo(route)];
     const areOpen = isOpen(wanted) && isOpen(own);
     const least = areOpen ? Math.max(wanted.length, own.length) : isOpen(own) ? wanted.length : own.length;
-    const most = areOpen ? this.#placed.longest + 1 : least;
+    // So long that the path below what is put before it is longer than all patterns.
+    const most = areOpen ? this.#placed.longest + least + 1 : least;
     const isSameHost = [guarded, route].every((each) => this.#destinations.get(each)!.preservesHost);
     const [hosts, guardedHosts] = isSameHost ? [[...route.keys, ...guarded.keys], [...route.keys, ...guarded.keys]] : [route.keys, guarded.keys];
     for (let length = least; length <= most; length++) {
@@ -121,14 +105,23 @@ export class UpstreamOverlaps<T> {
   }
 
   /** On which of the hosts a pattern of the route wins the path that leads to this one. */
-  #ways(route: Placed<T>, below: string, keys: readonly string[]): readonly Way<T>[] {
-    const base = this.#placed.sharedPath(route.segments, [], route.baseLength);
-    const path = base === "/" ? below : below === "/" ? base : base + below;
+  #ways(route: Placed<T>, upstreamPath: string, keys: readonly string[]): readonly Way<T>[] {
+    const path = this.#pathTo(route, upstreamPath.split("/").slice(1));
     return keys.flatMap((key) => {
       const host = this.#placed.hostOf(key);
       const routes = this.#placed.trees.find(host, path);
       return routes?.includes(route) === true && !this.#placed.isRefused(host, path, routes) ? [{ host, path, routes }] : [];
     });
+  }
+
+  /** A path for which the route asks its upstream for this one. */
+  #pathTo(route: Placed<T>, wanted: readonly string[]): string {
+    const values = new Map<string, string>();
+    for (const [i, segment] of leadsTo(route).entries()) {
+      if (segment.kind !== "literal") values.set(segment.name, segment.kind === "rest" ? wanted.slice(i).join("/") : wanted[i]!);
+    }
+    const path = route.segments.map((segment) => `/${segment.kind === "literal" ? segment.text : (values.get(segment.name) ?? this.#placed.segment)}`).join("");
+    return path === "" ? "/" : path;
   }
 }
 
@@ -139,6 +132,7 @@ interface Way<T> {
   readonly routes: readonly Placed<T>[];
 }
 
-function belowBase<T>({ segments, baseLength }: Placed<T>): readonly Segment[] {
-  return segments.slice(baseLength);
+/** The pattern of what upstreams are asked for. */
+function leadsTo<T>({ segments, baseLength, upstreamPath }: Placed<T>): readonly Segment[] {
+  return upstreamPath?.segments ?? segments.slice(baseLength);
 }

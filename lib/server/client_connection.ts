@@ -1,99 +1,85 @@
 /**
- * Serves one HTTP/1 connection of a client by our own codec: reads one request at a time, has it answered, and sends the reply.
+ * Serves one HTTP/1 connection of a client by our own codec: reads one request at a time, has it answered, and sends the reply, a small one
+ * at the end of a round of the event loop, a stream as it arrives.
  *
  * ```
- *         head is read             send()             reply has left
- *   idle ─────────────► waiting ─────────► replying ─┬──────────────► idle ─► the next request
- *                          │                         ├► discarding ─► idle (the rest of an upload arrives)
- *                          └► over (WebSocket)       └► over (the last reply)
+ *         head is read            send()             all is written             the system has taken it
+ *   idle ─────────────► waiting ─┬──────► ready ─────┬────────────► flushing ─┬────────────► idle ─► the next request
+ *                          │     └──────► streaming ─┘                        ├► discarding ─► idle (the rest of an upload arrives)
+ *                          └► over (WebSocket)                                └► over (the last reply)
  * ```
  *
  * Every phase also ends in "over" when the client disconnects, sends invalid HTTP, or exceeds a deadline. Requests that arrive while
  * another one is in progress (pipelining, RFC 9112 §9.3.2) wait as bytes; beyond 64 KiB the socket is not read (`#wantsBytes`).
  */
-import { randomUUID } from "node:crypto";
 import type { Socket } from "node:net";
 import { entry } from "../base/event_loop.ts";
 import { ERRORS, ignore } from "../base/errors.ts";
+import { Delivery } from "../http/delivery.ts";
 import type { HeaderList } from "../http/headers.ts";
 import { LentBody } from "../http/lent_body.ts";
 import { discard, problem, type Reply } from "../http/reply.ts";
-import { bodyToSend, dateLine, framingOf, ReplyWriter, replyText, sendableReply } from "./client_reply.ts";
-import { clientErrorDetail, KEEP_ALIVE_MS, refuseBare, type Drain, type Http1Options, type Responder } from "./http1.ts";
-import { isLive, watchUpload, type Limits } from "./limits.ts";
+import { bodyToSend, dateLine, framingOf, replyText, sendableReply, streamReply } from "./client_reply.ts";
+import { KEEP_ALIVE_MS, refuseUnread, writeInformation, type Http1Options, type Responder } from "./http1.ts";
+import { isLive } from "./limits.ts";
 import { endSoon, MAX_DISCARD_MS, MAX_DISCARDED_PER_S, MAX_QUIET_MS } from "./linger.ts";
-import { receiveHead, type ConnectionFacts, type Inbound, type RequestHead } from "./receive.ts";
-import { RequestBody, type BodySource } from "./request_body.ts";
-import { Pieces, RequestParser, type ParseFault, type RequestSink } from "./request_parser.ts";
+import type { Refusal } from "./framing.ts";
+import { receiveHead, type ConnectionFacts, type Inbound, type ReceiveOptions, type RequestHead } from "./receive.ts";
+import { RequestBody } from "./request_body.ts";
+import { Pieces, RequestParser, type RequestSink } from "./request_parser.ts";
 
-/** The objects shared by all client connections of a gateway. */
-export interface ConnectionServer extends Http1Options {
-  readonly drain: Drain;
-  /** The connection has closed. */
-  readonly gone: (connection: ClientConnection) => void;
-}
-
-type Phase = "idle" | "waiting" | "replying" | "discarding" | "over";
+type Phase = "idle" | "waiting" | "ready" | "streaming" | "flushing" | "discarding" | "over";
 
 /** Whether the connection ends with the reply, and who wants that; "lost": where the next request begins is not known. */
 type Ending = "no" | "asked" | "decided" | "lost";
 
-export class ClientConnection implements RequestSink, Responder, BodySource {
+export class ClientConnection implements RequestSink, Responder {
   readonly #socket: Socket;
-  readonly #server: ConnectionServer;
+  readonly #server: Http1Options;
   readonly #connection: ConnectionFacts;
   readonly #parser = new RequestParser(this);
-  readonly #writer: ReplyWriter;
   #phase: Phase = "idle";
   /** `clock.now()` since when we wait for the client: for a request, or for the rest of one. */
   #since: number;
   #hasServed = false;
-  /** Bytes that are incomplete, or belong to the next request; and how many nobody wanted since the last look. */
+  /** Bytes that are incomplete or belong to the next request, and how many nobody wanted since the last look. */
   #rest: Buffer | null = null;
   #discarded = 0;
   readonly #pieces = new Pieces();
   /** False once a part of the current request head waits for the rest. */
   #isHeadNew = true;
-  #isReading = false;
-
-  // The current request.
+  /** The current request. */
   #inbound: Inbound | null = null;
-  #limits: Limits;
+  /** Those under which it began to arrive. */
+  #rules: ReceiveOptions;
   #ending: Ending = "no";
   /** Whether the client sends its body unasked, or has been asked for it (RFC 9110 §10.1.1). */
   #isContinued = true;
   /** The body while it arrives; null where there is none, or all of it came with the head. */
   #body: RequestBody | null = null;
-  #endUpload: (() => void) | null = null;
 
-  constructor(socket: Socket, server: ConnectionServer) {
+  // Its reply: what is unsent (the head, with a small body appended; then a larger body), and what was lent for it.
+  #text = "";
+  #bytes: Buffer | null = null;
+  #lent: LentBody | null = null;
+  /** Cuts off a client that does not read the reply; null while no reply waits for its client. */
+  #delivery: Delivery | null = null;
+
+  constructor(socket: Socket, server: Http1Options) {
     this.#socket = socket;
     this.#server = server;
-    this.#writer = new ReplyWriter(socket, server, this.#onSent);
     this.#since = server.clock.now();
-    this.#limits = server.receiving().limits;
+    this.#rules = server.receiving();
     this.#connection = server.connectionOf(socket);
     socket.on("data", this.#onData).on("end", this.#onEnd).on("close", this.#onClose).on("error", ignore);
+    socket.once("close", server.deadlines.everySecond((now, elapsedMs) => this.#look(now, elapsedMs)));
   }
-
-  // Reading.
 
   readonly #onData = (chunk: Buffer): void => {
     if (this.#phase === "over") return;
-    const all = this.#rest === null ? chunk : this.#pieces.joined(this.#rest, chunk);
-    this.#rest = null;
-    if (this.#inbound === null || !this.#parser.isOver) return this.#read(all);
-    this.#hold(all);
-    this.readOn();
+    this.#rest = this.#rest === null ? chunk : this.#pieces.joined(this.#rest, chunk);
+    this.#read();
   };
-
-  /** Keeps bytes that are incomplete or behind the current request, unless no request behind it is served. */
-  #hold(bytes: Buffer): void {
-    const isServed = this.#ending === "no" || !this.#parser.isOver || this.#inbound!.upgrade !== null;
-    if (isServed) return void (this.#rest = bytes);
-    this.#discarded += bytes.length;
-    if (this.#ending === "asked") this.#ending = "decided";
-  }
 
   /** Whether more bytes are to be read: of a request that has not arrived, or of later ones as long as few wait. */
   get #wantsBytes(): boolean {
@@ -102,7 +88,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     return this.#body === null || this.#body.wantsBytes;
   }
 
-  /** Reads or pauses the socket, as the state asks for. */
+  /** Reads or pauses the socket, as the state asks for; also called by the body, as its reader has room again or wants no more. */
   readOn(): void {
     const socket = this.#socket;
     if (this.#phase === "over" || this.#wantsBytes !== socket.isPaused()) return;
@@ -110,63 +96,58 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     else socket.pause();
   }
 
-  #read(chunk: Buffer): void {
-    this.#isReading = true;
-    let rest = chunk;
-    let used: number;
-    do {
-      if (this.#phase === "idle" && this.#parser.isOver) {
-        this.#parser.next();
-        this.#isHeadNew = true;
-      }
-      const { limits, underscores } = this.#server.receiving();
-      this.#limits = limits;
-      used = this.#parser.read(rest, limits, underscores);
-      rest = used === rest.length ? NOTHING : rest.subarray(used);
-      // A reply may have been sent meanwhile.
-    } while (used >= 0 && rest.length > 0 && this.#phase === "idle" && this.#parser.isOver);
-    this.#isReading = false;
-    if (used < 0) return this.#refuse(this.#parser.fault!);
+  /** Reads what waits, up to the end of a request that is not answered yet. */
+  #read(): void {
+    const before = this.#inbound;
+    while (this.#rest !== null && this.#phase !== "over" && (this.#inbound === null || !this.#parser.isOver)) {
+      if (this.#parser.isOver) this.#isHeadNew = true;
+      const bytes = this.#rest;
+      this.#rest = null;
+      this.#rules = this.#server.receiving();
+      const used = this.#parser.read(bytes, this.#rules.limits, this.#rules.underscores);
+      if (used < 0) return this.#refuse(this.#parser.fault!);
+      if (used < bytes.length) this.#rest = bytes.subarray(used);
+      if (!this.#parser.isOver) break;
+    }
     if (this.#phase === "over") return;
     if (this.#phase === "idle") {
       // Each further part of a head must not extend its deadline.
-      if (rest.length === 0 || this.#isHeadNew) this.#since = this.#server.clock.now();
+      if (this.#rest === null || this.#isHeadNew) this.#since = this.#server.clock.now();
       this.#isHeadNew = false;
     }
-    if (rest.length > 0) this.#hold(rest);
+    if (this.#rest !== null && this.#ending !== "no" && this.#parser.isOver && this.#inbound!.upgrade === null) {
+      // No request behind this one is served.
+      this.#discarded += this.#rest.length;
+      this.#rest = null;
+      if (this.#ending === "asked") this.#ending = "decided";
+    }
     if (this.#rest === null) this.#pieces.forget();
     this.readOn();
     // Bytes after an upgrade request are not HTTP, and are kept for the tunnel.
-    if (this.#phase === "waiting" && this.#inbound!.upgrade !== null) this.#server.answer(this.#inbound!, this);
+    if (this.#phase === "waiting" && this.#inbound !== before && this.#inbound!.upgrade !== null) this.#server.answer(this.#inbound!, this);
   }
 
   /** As `RequestSink`. */
   head(head: RequestHead, whole: Buffer | null): void {
     const { framing } = head;
     this.#isContinued = framing.expects === "nothing";
-    const body = this.#parser.isOver ? null : new RequestBody(this, this.#limits.maxBodyBytes);
-    this.#body = body;
+    const body = (this.#body = this.#parser.isOver ? null : new RequestBody(this, this.#rules.limits));
     const content = body ?? (whole === null ? null : new LentBody(whole, ignore));
     // Not the parser's trailers: it may be reading the next request by then.
     const trailers = body === null ? null : () => body.trailers;
-    const inbound = receiveHead(head, this.#connection, content, trailers, this.#server.receiving(), this.#inform);
-    this.#inbound = inbound;
+    const inbound = (this.#inbound = receiveHead(head, this.#connection, content, trailers, this.#rules, this.#inform));
     // Bytes after an upgrade request are not HTTP, even if the upgrade is refused.
-    const isReadable = inbound.refusal === null && inbound.upgrade === null;
-    this.#ending = !isReadable ? "lost" : framing.isPersistent ? "no" : "asked";
+    this.#ending = inbound.refusal !== null || inbound.upgrade !== null ? "lost" : framing.isPersistent ? "no" : "asked";
     this.#phase = "waiting";
-    if (body !== null) this.#watchUpload(body, inbound);
+    if (body !== null && this.#isHeadNew) this.#since = inbound.call.startedAt;
     if (inbound.upgrade === null) this.#server.answer(inbound, this);
   }
 
   body(bytes: Buffer): void {
-    if (this.#body?.destroyed === true) this.#discarded += bytes.length;
-    this.#body?.arrived(bytes, this.#server.clock.now());
+    this.#discarded += this.#body!.arrived(bytes, this.#server.clock.now());
   }
 
   ended(): void {
-    this.#endUpload?.();
-    this.#endUpload = null;
     if (this.#phase === "discarding") {
       this.#idle();
       this.#server.drain.postpone();
@@ -175,22 +156,6 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
       this.#body.push(null);
     }
   }
-
-  #watchUpload(body: RequestBody, { call, headers }: Inbound): void {
-    if (this.#isHeadNew) this.#since = call.startedAt;
-    const { minBodyBytesPerS } = this.#limits;
-    if (minBodyBytesPerS === 0) return;
-    const upload = {
-      received: () => body.received,
-      // Once the reply has begun, both may be parts of a conversation.
-      awaited: () =>
-        this.#isContinued && (this.#phase === "waiting" || !isLive(headers)) && body.readableFlowing === true && !this.#socket.isPaused(),
-      tooSlow: () => this.#tooLate("the body arrives too slowly"),
-    };
-    this.#endUpload = watchUpload(this.#server.deadlines, upload, minBodyBytesPerS);
-  }
-
-  // Replying.
 
   /** As `Responder`. */
   send(given: Reply): void {
@@ -202,20 +167,79 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     const body = bodyToSend(inbound.method, reply, true);
     const framing = framingOf(inbound, reply, body);
     // A client that waits for 100 (Continue) may send its body later or never: where its next request begins is not known.
-    const isAmbiguous = !this.#isContinued && !this.#parser.isOver;
-    if (isAmbiguous) this.#ending = "lost";
+    if (!this.#isContinued && !this.#parser.isOver) this.#ending = "lost";
     else if (this.#ending === "no" && (framing === "until close" || this.#server.drain.isLeaving)) this.#ending = "decided";
-    const connection = isSwitch ? UPGRADE : this.#ending === "no" ? KEEP_ALIVE : CLOSE;
-    let head: string;
+    let text: string;
     try {
-      head = replyText(reply, reply.requestId ?? call.id, framing, connection, dateLine(this.#server.clock.wall()));
+      const connection = isSwitch ? UPGRADE : this.#ending === "no" ? KEEP_ALIVE : CLOSE;
+      text = replyText(reply, reply.requestId ?? call.id, framing, connection, dateLine(this.#server.clock.wall()));
     } catch (error) {
       discard(reply);
       return this.send(problem(call, "internal", { why: (error as Error).message }));
     }
-    if (isSwitch) return this.#openTunnel(head, reply, inbound);
-    this.#phase = "replying";
-    this.#writer.send(call, reply, head, body, framing);
+    if (isSwitch) return this.#openTunnel(text, reply, inbound);
+    call.notes.status = reply.status;
+    const lent = body instanceof LentBody && body.isUntouched ? body : null;
+    const whole = lent?.lend() ?? body;
+    if (whole === null) discard(reply);
+    else if (!Buffer.isBuffer(whole)) {
+      this.#phase = "streaming";
+      this.#delivery = streamReply(this.#socket, this.#server, { call, reply, text, body: whole, framing }, () => this.#written());
+      return;
+    } else if (lent === null && whole.length <= TEXT_BODY_BYTES) text += whole.toString("latin1");
+    else this.#bytes = whole;
+    this.#text = text;
+    call.notes.sent = whole === null ? 0 : whole.length;
+    this.#phase = "ready";
+    if (lent === null) return this.#server.writeBatch.add(this.#sendReady);
+    // At once: much of it is still in the processor's cache, and its memory can be reused.
+    this.#lent = lent;
+    this.#sendReady();
+  }
+
+  readonly #sendReady = (): void => {
+    // The client may have disconnected meanwhile.
+    if (this.#phase !== "ready") return;
+    const socket = this.#socket;
+    if (this.#bytes !== null) socket.cork();
+    socket.write(this.#text, "latin1");
+    if (this.#bytes !== null) {
+      socket.write(this.#bytes);
+      socket.uncork();
+    }
+    this.#text = "";
+    this.#bytes = null;
+    this.#written();
+  };
+
+  /** All of the reply has been given to the socket. */
+  #written(): void {
+    this.#phase = "flushing";
+    if (this.#socket.writableLength === 0) this.#sent();
+    else this.#socket.write(NOTHING, this.#onFlushed);
+  }
+
+  readonly #onFlushed = (error?: Error | null): void => {
+    if (this.#phase === "flushing" && (error === undefined || error === null)) this.#sent();
+  };
+
+  #sent(): void {
+    const inbound = this.#inbound!;
+    this.#inbound = this.#delivery = null;
+    this.#lent?.giveBack();
+    this.#lent = null;
+    this.#hasServed = true;
+    inbound.call.close();
+    this.#server.ended(inbound);
+    // Its client does not know of a drain that began meanwhile.
+    if (this.#server.drain.isLeaving) this.#server.drain.postpone();
+    if (this.#ending !== "no") return this.#end();
+    if (this.#parser.isOver) return this.#idle();
+    this.#phase = "discarding";
+    this.#since = this.#server.clock.now();
+    // The reader of the body may hold a connection to the upstream while it waits for the rest.
+    this.#body!.destroy();
+    this.readOn();
   }
 
   #openTunnel(head: string, { status, tunnel }: Reply, { call }: Inbound): void {
@@ -229,29 +253,9 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     socket.resume();
   }
 
-  readonly #onSent = (): void => {
-    const inbound = this.#inbound!;
-    this.#inbound = null;
-    this.#hasServed = true;
-    this.#endUpload?.();
-    this.#endUpload = null;
-    inbound.call.close();
-    this.#server.ended(inbound);
-    // Its client does not know of a drain that began meanwhile.
-    if (this.#server.drain.isLeaving) this.#server.drain.postpone();
-    if (this.#ending !== "no") return this.#end();
-    if (this.#parser.isOver) return this.#idle();
-    this.#phase = "discarding";
-    this.#since = this.#server.clock.now();
-    // The reader of the body may hold a connection to the upstream while it waits for the rest.
-    this.#body!.destroy();
-    this.readOn();
-  };
-
   #idle(): void {
     this.#phase = "idle";
     this.#body = null;
-    if (this.#isReading) return;
     // Not at once: a client that pipelines could nest this call without limit.
     if (this.#rest !== null) process.nextTick(this.#readRest);
     else this.#since = this.#server.clock.now();
@@ -259,15 +263,12 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
   }
 
   readonly #readRest = entry("pipelined bytes", () => {
-    const rest = this.#rest;
-    if (this.#phase !== "idle" || rest === null) return;
-    this.#rest = null;
-    this.#read(rest);
+    if (this.#phase === "idle" && this.#rest !== null) this.#read();
   });
 
   readonly #inform = (status: number, headers: HeaderList): void => {
     if (this.#phase !== "waiting") return;
-    if (status !== 100) return this.#writer.inform(status, headers, this.#inbound!.httpVersion);
+    if (status !== 100) return writeInformation(this.#socket, this.#inbound!.httpVersion, status, headers);
     if (!this.#isContinued) this.#socket.write("HTTP/1.1 100 Continue\r\n\r\n", "latin1");
     this.#isContinued = true;
   };
@@ -276,39 +277,49 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     this.#socket.destroy();
   }
 
-  /** Looks at the deadlines of this connection; called about once a second. */
-  look(now: number): void {
+  /** Looks at the deadlines of this connection, about once a second. */
+  #look(now: number, elapsedMs: number): void {
     this.#discarded = 0;
     this.readOn();
-    const { headersTimeoutMs, requestTimeoutMs } = this.#limits;
+    const { headersTimeoutMs, requestTimeoutMs } = this.#rules.limits;
     const waited = now - this.#since;
     const isLate = requestTimeoutMs > 0 && waited >= requestTimeoutMs;
     if (this.#phase === "idle") {
       const isKept = this.#rest === null && this.#hasServed;
       if (isKept && waited >= KEEP_ALIVE_MS) this.#socket.destroy();
-      else if (!isKept && (isLate || waited >= headersTimeoutMs)) this.#refuse({ code: "request_timeout", message: "the head did not arrive in time" });
+      else if (!isKept && (isLate || waited >= headersTimeoutMs)) this.#refuse({ code: "request_timeout", detail: "the head did not arrive in time" });
     } else if (this.#phase === "discarding") {
       if (waited >= MAX_DISCARD_MS || Math.min(waited, now - this.#body!.arrivedAt) >= MAX_QUIET_MS) this.#socket.destroy();
     } else if (this.#phase !== "over") {
-      if (isLate && !this.#parser.isOver) return this.#tooLate("the request did not arrive in time");
-      this.#writer.watchClient();
-      if (!this.#wantsBytes) this.#lookForClient(now);
+      if (!this.#parser.isOver && (isLate || this.#isTooSlow(now, elapsedMs))) {
+        // A reply that is ready is sent; the rest of the upload is discarded then.
+        if (this.#phase === "ready") return this.#server.writeBatch.now();
+        return this.#refuse({ code: "request_timeout", detail: isLate ? "the request did not arrive in time" : "the body arrives too slowly" });
+      }
+      if (this.#phase === "flushing" && this.#delivery === null) {
+        // The client has not read the reply at once.
+        this.#delivery = new Delivery(this.#inbound!.call, { to: this.#socket, outlet: this.#socket, cut: () => this.giveUp() }, this.#server.delivery);
+        this.#delivery.ended();
+      }
+      if (this.#wantsBytes) return;
+      const { call, upgrade } = this.#inbound!;
+      if (this.#phase !== "waiting" || !this.#parser.isOver || upgrade !== null) {
+        // A socket that is not read does not report that its client has left; an empty write reports a reset.
+        if (this.#socket.writableLength === 0) this.#socket.write(NOTHING);
+      } else if (now - call.startedAt >= MAX_UNREAD_MS) {
+        // The rest of what is pipelined is discarded, and the connection ends with the reply: the client may repeat it (RFC 9112 §9.3.2).
+        this.#ending = "decided";
+        this.#rest = null;
+        this.readOn();
+      }
     }
   }
 
-  /**
-   * A socket that is not read does not report that its client has left. Behind a request that takes long, the rest of what is pipelined is
-   * discarded, and the connection ends with the reply: the client may repeat it (RFC 9112 §9.3.2). Elsewhere the empty write reports a reset.
-   */
-  #lookForClient(now: number): void {
-    const { call, upgrade } = this.#inbound!;
-    if (this.#phase !== "waiting" || !this.#parser.isOver || upgrade !== null) {
-      if (this.#socket.writableLength === 0) this.#socket.write(NOTHING);
-    } else if (now - call.startedAt >= MAX_UNREAD_MS) {
-      this.#ending = "decided";
-      this.#rest = null;
-      this.readOn();
-    }
+  #isTooSlow(now: number, elapsedMs: number): boolean {
+    const { call, headers } = this.#inbound!;
+    if (!this.#isContinued || this.#socket.isPaused()) return false;
+    // Once the reply has begun, both may be parts of a conversation.
+    return (this.#phase === "waiting" || !isLive(headers)) && this.#body!.isTooSlow(Math.min(elapsedMs, now - call.startedAt));
   }
 
   /** Closes the connection if it is idle; a request that has begun to arrive may finish. */
@@ -317,33 +328,23 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     if (this.#hasServed || this.#connection.encrypted || this.#socket.bytesRead === 0) this.#socket.destroy();
   }
 
-  #tooLate(message: string): void {
-    // A reply that is ready is sent; the rest of the upload is discarded then.
-    if (this.#writer.state === "ready") return this.#server.writeBatch.now();
-    this.#refuse({ code: "request_timeout", message });
-  }
-
   /** Refuses a request that cannot be read or does not arrive; the client gets the reason where no reply has begun. */
-  #refuse({ code, message }: ParseFault): void {
-    const socket = this.#socket;
+  #refuse({ code, detail }: Refusal): void {
     // Replies to earlier requests are sent first.
-    if (this.#writer.state === "ready") this.#server.writeBatch.now();
+    if (this.#phase === "ready") this.#server.writeBatch.now();
     const inbound = this.#inbound;
-    if (this.#phase === "discarding" || this.#phase === "replying") {
-      inbound?.call.fail(code, message);
-      return void socket.destroy();
+    if (this.#phase !== "idle" && this.#phase !== "waiting") {
+      inbound?.call.fail(code, detail);
+      return this.giveUp();
     }
     this.#phase = "over";
-    this.#endUpload?.();
-    const requestId = inbound?.call.id ?? randomUUID();
     if (inbound !== null) {
-      inbound.call.fail(code, message);
+      inbound.call.fail(code, detail);
       inbound.call.notes.status = ERRORS[code].status;
       inbound.call.abort();
-      this.#body?.destroy(new Error(message));
+      this.#body?.destroy(new Error(detail));
     }
-    this.#server.log.debug("a request could not be read", { request_id: requestId, code, error: message });
-    refuseBare(socket, code, { requestId, clock: this.#server.clock, detail: clientErrorDetail(code, this.#limits) });
+    refuseUnread(this.#socket, this.#server, { code, detail }, inbound?.call.id);
   }
 
   /** Closes the connection after the last reply. */
@@ -362,14 +363,13 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     // Over TLS the client's end often arrives with its request: flush ready replies first.
     this.#server.writeBatch.now();
     if (this.#phase === "over") return;
-    if (this.#writer.state === "flushing") return void (this.#ending = "decided");
+    if (this.#phase === "flushing") return void (this.#ending = "decided");
     // A client that has ended only its own side can still read why its request is refused.
-    const isIncomplete = !this.#parser.isOver && (this.#phase === "waiting" || (this.#phase === "idle" && this.#rest !== null));
-    if (isIncomplete) {
+    if (!this.#parser.isOver && (this.#phase === "waiting" || (this.#phase === "idle" && this.#rest !== null))) {
       this.#inbound?.call.abort();
-      return this.#refuse({ code: "bad_request", message: "the connection ended before the request did" });
+      return this.#refuse({ code: "bad_request", detail: "the connection ended before the request did" });
     }
-    if (this.#phase !== "idle") return void this.#socket.destroy();
+    if (this.#phase !== "idle") return this.giveUp();
     this.#phase = "over";
     this.#socket.end(() => this.#socket.destroy());
   };
@@ -377,10 +377,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
   readonly #onClose = (): void => {
     const inbound = this.#inbound;
     this.#phase = "over";
-    this.#writer.close();
     this.#inbound = this.#rest = null;
-    this.#endUpload?.();
-    this.#server.gone(this);
     if (inbound === null) return;
     inbound.call.abort();
     this.#body?.destroy(new Error("the client disconnected"));
@@ -394,6 +391,8 @@ const MAX_AHEAD_BYTES = 64 * 1024;
 const MAX_UNREAD_MS = 1_000;
 /** How long requests that cross the last reply on their way are discarded, in milliseconds: a drain waits for it. */
 const MAX_CROSSING_MS = 1_000;
+/** Up to this size a body is sent as text, in one write with its head: copying it twice costs less than a second buffer. */
+const TEXT_BODY_BYTES = 4096;
 const CLOSE = "Connection: close\r\n";
 const KEEP_ALIVE = `Connection: keep-alive\r\nKeep-Alive: timeout=${KEEP_ALIVE_MS / 1000}\r\n`;
 const UPGRADE = "Connection: Upgrade\r\nUpgrade: websocket\r\n";

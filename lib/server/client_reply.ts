@@ -1,5 +1,5 @@
 /**
- * Decides which parts of a Reply are sent, for every protocol, and writes them to HTTP/1 clients of the gateway's own codec.
+ * Decides which parts of a Reply are sent, for every protocol, and the text that HTTP/1 clients of the gateway's own codec get of it.
  */
 import { STATUS_CODES } from "node:http";
 import type { Socket } from "node:net";
@@ -24,10 +24,7 @@ export function sendableReply(call: Call, requestHeaders: HeaderList, given: Rep
   return call.notes.code === null || reply.status < 400 ? reply : grpcReply(call, requestHeaders, reply);
 }
 
-/**
- * Returns the error reply to send if the body ended early, was read by a plugin or was already sent, or if Content-Length occurs twice or is
- * not a number. Null if the reply can be sent.
- */
+/** The error to send instead if the body ended early, was read or sent before, or if Content-Length occurs twice or is no number; else null. */
 function spoiltReply(call: Call, reply: Reply): Reply | null {
   const { body, headers } = reply;
   if (Number.isNaN(statedLength(headers))) {
@@ -38,17 +35,13 @@ function spoiltReply(call: Call, reply: Reply): Reply | null {
   // A plugin may give two clients the same reply: the bytes that the first client got cannot be sent to the second.
   const isLent = body instanceof LentBody && body.isLent;
   if (!body.destroyed && !body.readableDidRead && !isLent) return null;
-  if (isLent) return problem(call, "internal", { why: "the reply's body had been sent to another client" });
-  if (body.readableEnded) return problem(call, "internal", { why: "the reply's body had been read to its end" });
-  if (!body.destroyed) return problem(call, "internal", { why: "the reply's body had been read in part" });
+  const done = isLent ? "sent to another client" : body.readableEnded ? "read to its end" : body.destroyed ? null : "read in part";
+  if (done !== null) return problem(call, "internal", { why: `the reply's body had been ${done}` });
   const cause = body.errored;
   return problem(call, cause instanceof Fault ? cause.code : "upstream_reset", { why: cause === null ? "the body ended early" : messageOf(cause) });
 }
 
-/**
- * Returns the body to send; null if the response has none (RFC 9110 §6.4.1, §15.3.6). A lent body stays lent only if `mayLend` is true: then
- * the sender gives it back once it is sent.
- */
+/** The body to send, null if there is none (RFC 9110 §6.4.1, §15.3.6). A lent one stays lent if `mayLend`: the sender gives it back once it is sent. */
 export function bodyToSend(method: string, { status, body }: Reply, mayLend: boolean): Reply["body"] {
   if (body === null || method === "HEAD" || status === 204 || status === 205 || status === 304) return null;
   return mayLend ? body : ownBody(body);
@@ -57,13 +50,8 @@ export function bodyToSend(method: string, { status, body }: Reply, mayLend: boo
 /** How the end of the body is marked: by this Content-Length, by the header Content-Length, by chunks, or by the end of the connection. */
 export type BodyFraming = number | "stated" | "chunked" | "until close" | "none";
 
-type Framed = Pick<Inbound, "method" | "httpVersion" | "upgrade">;
-
-/**
- * Returns the HTTP/1 framing of `body`, the body actually sent (RFC 9112 §6.3). HEAD and 304 state the length of the omitted body. A refused
- * upgrade closes the connection.
- */
-export function framingOf({ method, httpVersion, upgrade }: Framed, { status, headers, body: given }: Reply, body: Reply["body"]): BodyFraming {
+/** The HTTP/1 framing of `body`, as it is sent (RFC 9112 §6.3). HEAD and 304 state the length of the omitted body; a refused upgrade closes the connection. */
+export function framingOf({ method, httpVersion, upgrade }: Pick<Inbound, "method" | "httpVersion" | "upgrade">, { status, headers, body: given }: Reply, body: Reply["body"]): BodyFraming {
   if (status === 204 || status === 101) return "none";
   if (status === 205) return 0;
   if (given === null) return method === "HEAD" || status === 304 ? "stated" : 0;
@@ -101,15 +89,12 @@ export function replyTrailers(call: Call, { trailers }: Reply): HeaderList {
 
 const NONE: HeaderList = [];
 
-type ReplyHead = Pick<Reply, "status" | "reason" | "headers">;
-
 /**
- * The head of a reply to an HTTP/1 client, as Latin-1 text. `connectionLines`, and `date`, which is left out where the reply has a date of
- * its own (RFC 9110 §6.6.1), end with CR LF. Headers about the connection (RFC 9110 §7.6.1) and the framing are the gateway's own and are
- * left out. Throws a `TypeError` for a reason phrase, names or values that HTTP cannot carry: plugins write them too.
+ * The head of a reply to an HTTP/1 client, as Latin-1 text, with the gateway's own headers about the connection (RFC 9110 §7.6.1) and the
+ * framing. `connectionLines`, and `date`, which the reply's own replaces (RFC 9110 §6.6.1), end with CR LF. Throws a `TypeError` for what HTTP
+ * cannot carry: plugins write reason phrases, names and values, too.
  */
-export function replyText(reply: ReplyHead, requestId: string, framing: BodyFraming, connectionLines: string, date: string): string {
-  const { status, reason, headers } = reply;
+export function replyText({ status, reason, headers }: Omit<Reply, "body">, requestId: string, framing: BodyFraming, connectionLines: string, date: string): string {
   let text = `HTTP/1.1 ${status} ${reason ?? STATUS_CODES[status] ?? ""}\r\n`;
   let lines = 2;
   let hasDate = false;
@@ -179,142 +164,32 @@ function linesOf(text: string): number {
 /** No character beyond a byte, no control character but the tab (RFC 9110 §5.5, RFC 9112 §4). */
 const HEAD = new RegExp(String.raw`^HTTP/1\.1 [1-9]\d\d [\t\x20-\x7e\x80-\xff]*\r\n(?:${FIELD_LINE})*$`);
 
-/**
- * Writes replies to an HTTP/1 client of our own codec: small ones at the end of a round of the event loop, streams as they arrive.
- *
- * ```
- *   none ─┬► ready ─────┬► flushing ─► none (the system has taken all of it)
- *         └► streaming ─┘
- * ```
- */
-export class ReplyWriter {
-  state: "none" | "ready" | "streaming" | "flushing" = "none";
-  readonly #socket: Socket;
-  readonly #options: Pick<Http1Options, "writeBatch" | "delivery">;
-  readonly #sent: () => void;
-  #call: Call | null = null;
-  /** The unsent data: the head, with a small body appended; then a larger body. */
-  #text = "";
-  #bytes: Buffer | null = null;
-  /** Cuts off a client that does not read the reply; null while no reply waits for its client. */
-  #delivery: Delivery | null = null;
-  #lent: LentBody | null = null;
-
-  /** `sent` is called when a reply was sent. */
-  constructor(socket: Socket, options: Pick<Http1Options, "writeBatch" | "delivery">, sent: () => void) {
-    this.#socket = socket;
-    this.#options = options;
-    this.#sent = sent;
-  }
-
-  /** Sends `head` and `body`, the body to send for `reply` (`bodyToSend`). */
-  send(call: Call, reply: Reply, head: string, body: Reply["body"], framing: BodyFraming): void {
-    this.#call = call;
-    call.notes.status = reply.status;
-    call.notes.sent = 0;
-    if (body !== null && !Buffer.isBuffer(body)) {
-      if (body instanceof LentBody && body.isUntouched) this.#sendLent(call, head, body);
-      else this.#stream(call, reply, head, body, framing);
-      return;
-    }
-    this.#text = head;
-    if (body === null) discard(reply);
-    else {
-      call.notes.sent = body.length;
-      if (body.length <= TEXT_BODY_BYTES) this.#text += body.toString("latin1");
-      else this.#bytes = body;
-    }
-    this.state = "ready";
-    this.#options.writeBatch.add(this.#sendReady);
-  }
-
-  readonly #sendReady = (): void => {
-    // The client may have disconnected meanwhile.
-    if (this.state !== "ready") return;
-    const text = this.#text;
-    const bytes = this.#bytes;
-    this.#text = "";
-    this.#bytes = null;
-    if (bytes === null) this.#socket.write(text, "latin1");
-    else this.#writeBoth(text, bytes);
-    this.#written();
-  };
-
-  #writeBoth(head: string, body: Buffer): void {
-    const socket = this.#socket;
-    socket.cork();
-    socket.write(head, "latin1");
-    socket.write(body);
-    socket.uncork();
-  }
-
-  /** At once: much of it is still in the processor's cache, and its memory can be reused. */
-  #sendLent(call: Call, head: string, body: LentBody): void {
-    this.#lent = body;
-    call.notes.sent = body.byteLength;
-    this.#writeBoth(head, body.lend());
-    this.#written();
-  }
-
-  #stream(call: Call, reply: Reply, head: string, body: Readable, framing: BodyFraming): void {
-    const socket = this.#socket;
-    this.state = "streaming";
-    // The first bytes of the body are sent with the head if they have arrived; the head does not wait for a body that has not arrived yet.
-    socket.cork();
-    socket.write(head, "latin1");
-    this.#options.writeBatch.add(() => socket.uncork());
-    const isChunked = framing === "chunked";
-    const to = isChunked ? { write: (chunk: Buffer) => writeChunk(socket, chunk), once: (event: "drain", run: () => void) => socket.once(event, run) } : socket;
-    const delivery = new Delivery(call, { to, outlet: socket, cut: () => breakOff(socket, framing === "until close") }, this.#options.delivery);
-    this.#delivery = delivery;
-    delivery.stream(body, statedLength(reply.headers), () => {
-      if (this.state !== "streaming") return;
-      if (isChunked) socket.write(lastChunk(replyTrailers(call, reply)), "latin1");
-      delivery.ended();
-      this.#written();
-    });
-  }
-
-  /** All of the reply has been given to the socket. */
-  #written(): void {
-    this.state = "flushing";
-    if (this.#socket.writableLength === 0) this.#done();
-    else this.#socket.write(NOTHING, this.#onFlushed);
-  }
-
-  readonly #onFlushed = (error?: Error | null): void => {
-    if (this.state === "flushing" && (error === undefined || error === null)) this.#done();
-  };
-
-  #done(): void {
-    this.state = "none";
-    this.#call = null;
-    this.#delivery = null;
-    this.#lent?.giveBack();
-    this.#lent = null;
-    this.#sent();
-  }
-
-  /** Sends an informational response, but to no client that is behind with reading: an upstream could send such hints without end. */
-  inform(status: number, headers: HeaderList, httpVersion: string): void {
-    if (httpVersion === "1.0" || this.#socket.writableNeedDrain) return;
-    this.#socket.write(head(`HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}`, headers), "latin1");
-  }
-
-  /** Gives a reply that the client has not read at once a deadline. */
-  watchClient(): void {
-    const socket = this.#socket;
-    if (this.state !== "flushing" || this.#delivery !== null) return;
-    this.#delivery = new Delivery(this.#call!, { to: socket, outlet: socket, cut: () => void socket.destroy() }, this.#options.delivery);
-    this.#delivery.ended();
-  }
-
-  /** The connection has ended: nothing more is written. */
-  close(): void {
-    this.state = "none";
-  }
+/** A reply whose body is a stream, and its head as text. */
+interface StreamedReply {
+  readonly call: Call;
+  readonly reply: Reply;
+  readonly text: string;
+  readonly body: Readable;
+  readonly framing: BodyFraming;
 }
 
-/** Up to this size a body is sent as text, in one write with its head: copying it twice costs less than a second buffer. */
-const TEXT_BODY_BYTES = 4096;
-const NOTHING = Buffer.alloc(0);
+/** Sends a reply while its body arrives; `done` is called when the socket has been given all of it. */
+export function streamReply(socket: Socket, server: Pick<Http1Options, "writeBatch" | "delivery">, streamed: StreamedReply, done: () => void): Delivery {
+  const { call, reply, text, body, framing } = streamed;
+  call.notes.sent = 0;
+  // The first bytes of the body are sent with the head if they have arrived; the head does not wait for a body that has not arrived yet.
+  socket.cork();
+  socket.write(text, "latin1");
+  server.writeBatch.add(() => socket.uncork());
+  const isChunked = framing === "chunked";
+  const to = isChunked ? { write: (chunk: Buffer) => writeChunk(socket, chunk), once: (event: "drain", run: () => void) => socket.once(event, run) } : socket;
+  const delivery = new Delivery(call, { to, outlet: socket, cut: () => breakOff(socket, framing === "until close") }, server.delivery);
+  delivery.stream(body, statedLength(reply.headers), () => {
+    // The client may have disconnected meanwhile.
+    if (socket.destroyed) return;
+    if (isChunked) socket.write(lastChunk(replyTrailers(call, reply)), "latin1");
+    delivery.ended();
+    done();
+  });
+  return delivery;
+}

@@ -6,11 +6,8 @@ import { callerAddress } from "../base/ip_address.ts";
 export interface ConnectionCounts {
   /** Connections that are open. */
   readonly open: number;
-  /** Counts one more; false if that would be more than `most`, 0 being no limit. */
-  take(most: number): boolean;
-  give(): void;
-  /** The same for the connections of one client. Returns the function that gives it back; null: the limit is reached. */
-  takeFor(address: string, most: number): (() => void) | null;
+  /** Counts one more, and returns the function that gives it back; else the limit that is reached (0: none). */
+  take(address: string, most: number, mostOfClient: number): (() => void) | "max_connections" | "max_connections_per_ip";
 }
 
 /** Of a program without workers. */
@@ -18,22 +15,15 @@ export class OwnConnections implements ConnectionCounts {
   open = 0;
   readonly #byAddress = new Map<string, number>();
 
-  take(most: number): boolean {
-    if (most > 0 && this.open >= most) return false;
-    this.open++;
-    return true;
-  }
-
-  give(): void {
-    this.open--;
-  }
-
-  takeFor(remote: string, most: number): (() => void) | null {
+  take(remote: string, most: number, mostOfClient: number): ReturnType<ConnectionCounts["take"]> {
+    if (most > 0 && this.open >= most) return "max_connections";
     const address = callerAddress(remote);
     const others = this.#byAddress.get(address) ?? 0;
-    if (most > 0 && others >= most) return null;
+    if (mostOfClient > 0 && others >= mostOfClient) return "max_connections_per_ip";
+    this.open++;
     this.#byAddress.set(address, others + 1);
     return () => {
+      this.open--;
       const left = this.#byAddress.get(address)! - 1;
       if (left === 0) this.#byAddress.delete(address);
       else this.#byAddress.set(address, left);

@@ -9,23 +9,20 @@ import { problem, type Reply } from "../http/reply.ts";
 import { receiveStream } from "./h2_receive.ts";
 import { respondStream } from "./h2_respond.ts";
 import type { Http1Options, Responder } from "./http1.ts";
-import { isLive, watchUpload, type Limits } from "./limits.ts";
+import { isLive, UploadPace, type Limits } from "./limits.ts";
 import type { Inbound } from "./receive.ts";
 
 const { NGHTTP2_CANCEL, NGHTTP2_INTERNAL_ERROR, NGHTTP2_NO_ERROR } = http2.constants;
 
-/** The objects shared by all requests of a listener. */
-export type H2Server = Pick<Http1Options, "connectionOf" | "clock" | "deadlines" | "receiving" | "answer" | "ended" | "delivery" | "join">;
-
 export class H2Request implements Responder {
   readonly #stream: ServerHttp2Stream;
   readonly #inbound: Inbound;
-  readonly #server: H2Server;
+  readonly #server: Http1Options;
   readonly #onReset: () => void;
   #state: "open" | "tunnel" | "given up" = "open";
 
   /** `block` is node's flat header list; `onReset` is called when the client resets the request before it was answered. */
-  constructor(stream: ServerHttp2Stream, block: readonly string[], endOfStream: boolean, onReset: () => void, server: H2Server) {
+  constructor(server: Http1Options, stream: ServerHttp2Stream, block: readonly string[], endOfStream: boolean, onReset: () => void) {
     const rules = server.receiving();
     this.#stream = stream;
     this.#inbound = receiveStream(stream, block, endOfStream, server.connectionOf(stream.session!.socket as Socket), rules);
@@ -84,16 +81,15 @@ export class H2Request implements Responder {
     const { headers, call: { notes } } = this.#inbound;
     if (minBodyBytesPerS > 0) {
       const expectsContinue = headerValue(headers, "expect") !== undefined;
-      const upload = {
-        received: () => notes.received ?? 0,
+      const pace = new UploadPace(minBodyBytesPerS);
+      const endLooks = this.#server.deadlines.everySecond((_now, elapsedMs) => {
         // Unread bodies of other streams do not hold this one back: node returns the connection's window as bytes arrive.
-        awaited: () => {
-          if (stream.readableFlowing !== true || isWhole(stream) || (expectsContinue && !isContinued(stream))) return false;
-          return !(stream.headersSent && isLive(headers));
-        },
-        tooSlow: () => this.#tooSlow("the body arrives too slowly"),
-      };
-      stream.once("close", watchUpload(this.#server.deadlines, upload, minBodyBytesPerS));
+        if (stream.readableFlowing !== true || isWhole(stream) || (expectsContinue && !isContinued(stream))) return;
+        if ((stream.headersSent && isLive(headers)) || !pace.isTooSlow(notes.received ?? 0, elapsedMs)) return;
+        endLooks();
+        this.#tooSlow("the body arrives too slowly");
+      });
+      stream.once("close", endLooks);
     }
     if (requestTimeoutMs > 0) {
       const timer = this.#server.clock.after(requestTimeoutMs, () => {

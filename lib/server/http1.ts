@@ -1,19 +1,19 @@
 /**
- * The common part of both codecs for HTTP/1 clients, our own (`http1_wire.ts`) and node's (`http1_node.ts`): their interface, the end of idle
- * connections, and the refusal of requests that cannot be read.
+ * What both codecs for HTTP/1 clients share, our own (`http1_wire.ts`) and node's (`http1_node.ts`): options, drain, refusals of what cannot be read.
  */
+import { randomUUID } from "node:crypto";
 import { STATUS_CODES } from "node:http";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import type { Clock, DeadlineTimer, Timer } from "../base/clock.ts";
-import { ERRORS, type ErrorCode } from "../base/errors.ts";
+import { ERRORS } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { WriteBatch } from "../base/event_loop.ts";
 import type { DeliveryOptions } from "../http/delivery.ts";
 import type { Notes } from "../http/exchange.ts";
 import type { HeaderList } from "../http/headers.ts";
 import { problemDocument, type Reply } from "../http/reply.ts";
-import type { Limits } from "./limits.ts";
+import type { Refusal } from "./framing.ts";
 import { endSoon } from "./linger.ts";
 import type { ConnectionFacts, Inbound, ReceiveOptions } from "./receive.ts";
 
@@ -32,6 +32,7 @@ export interface Http1Options {
   /** The deadlines of all connections, uploads and replies of a listener. */
   readonly deadlines: DeadlineTimer;
   readonly log: Log;
+  readonly drain: Drain;
   /** The rules in force at this moment; asked once a request. */
   readonly receiving: () => ReceiveOptions;
   /** Answers a request: calls `send` or `giveUp` of the responder, once. */
@@ -43,40 +44,28 @@ export interface Http1Options {
   readonly join: (client: Duplex, behind: Buffer, tunnel: NonNullable<Reply["tunnel"]>, notes: Notes) => void;
 }
 
+/** A codec. */
 export interface Http1 {
   /** Serves HTTP/1 on a connection that has been admitted. */
   serve(socket: Socket): void;
-  /** Whether connections end with their next reply from now on. */
-  sendAway(away: boolean): void;
-  /**
-   * Ends connections with their next reply, and those without a request `lingerMs` after the last reply: a request on its way to a connection
-   * that is closed is lost, and its client cannot know whether it was served.
-   */
-  drain(lingerMs: number): void;
-  /** Frees all resources except connections. */
-  destroy(): void;
+  /** Ends the connections without a request. */
+  endIdle(): void;
 }
 
-/** The part of `Http1` that ends connections. */
+/** Ends the connections of a listener. */
 export class Drain {
+  /** Whether connections end with their next reply. */
   isLeaving = false;
-  readonly #clock: Clock;
-  readonly #endIdle: () => void;
   #timer: Timer | null = null;
 
-  /** `endIdle` ends the connections without a request. */
-  constructor(clock: Clock, endIdle: () => void) {
-    this.#clock = clock;
-    this.#endIdle = endIdle;
-  }
-
-  begin(lingerMs: number): void {
+  /** Connections end with their next reply; `endIdle` is called `lingerMs` after the last reply on any, as a request on its way to one may be lost. */
+  begin(clock: Clock, lingerMs: number, endIdle: () => void): void {
     this.isLeaving = true;
-    this.#timer = this.#clock.after(lingerMs, this.#endIdle);
-    if (lingerMs === 0) this.#endIdle();
+    this.#timer = clock.after(lingerMs, endIdle);
+    if (lingerMs === 0) endIdle();
   }
 
-  /** A connection has begun or lost its request: its client may not know yet that the connection is ending. */
+  /** A connection has begun, or lost its request: its client may not know yet that it is ending. */
   postpone(): void {
     this.#timer?.restart();
   }
@@ -87,22 +76,25 @@ export class Drain {
   }
 }
 
-/** How long an idle client connection is kept, in milliseconds: longer than the 60 s that load balancers in front of a gateway usually keep theirs. */
+/** Milliseconds that an idle client connection is kept: longer than the 60 s of most load balancers in front of a gateway. */
 export const KEEP_ALIVE_MS = 75_000;
-/** How long a client may leave a reply unread, in milliseconds. */
+/** Milliseconds that a client may leave a reply unread. */
 export const CLIENT_IDLE_MS = 60_000;
 
-/** The detail of the problem document for a request that could not be read. */
-export function clientErrorDetail(code: ErrorCode, { maxHeaderBytes, maxUriBytes }: Limits): string | undefined {
-  if (code === "headers_too_large") return `The request line and header fields may have at most ${maxHeaderBytes} bytes together.`;
-  if (code === "uri_too_long") return `The request target may have at most ${maxUriBytes} bytes.`;
-  return code === "request_timeout" ? "The request did not arrive in time." : "The request is not valid HTTP/1.1.";
+/** Refuses a request that could not be read, and ends its connection; `detail` is for the log. */
+export function refuseUnread(socket: Duplex, { clock, log, receiving }: Http1Options, { code, detail }: Refusal, requestId: string = randomUUID()): void {
+  const { maxHeaderBytes, maxUriBytes } = receiving().limits;
+  log.debug("a request could not be read", { request_id: requestId, code, error: detail });
+  let said = "The request is not valid HTTP/1.1.";
+  if (code === "headers_too_large") said = `The request line and header fields may have at most ${maxHeaderBytes} bytes together.`;
+  else if (code === "uri_too_long") said = `The request target may have at most ${maxUriBytes} bytes.`;
+  else if (code === "request_timeout") said = "The request did not arrive in time.";
+  refuseBare(socket, { code, detail: said }, clock, requestId);
 }
 
 /** A problem document for a request that never became one, and the end of the connection. */
-export function refuseBare(socket: Duplex, code: ErrorCode, options: { requestId: string; clock: Clock; detail?: string | undefined }): void {
+export function refuseBare(socket: Duplex, { code, detail }: Refusal, clock: Clock, requestId: string = randomUUID()): void {
   if (!socket.writable) return void socket.destroy();
-  const { requestId, clock, detail } = options;
   const { status, title } = ERRORS[code];
   const body = problemDocument({ code, status, title }, requestId, detail);
   const headers = ["Content-Type", "application/problem+json", "Content-Length", String(body.length), "Date", new Date(clock.wall()).toUTCString()];
@@ -110,6 +102,12 @@ export function refuseBare(socket: Duplex, code: ErrorCode, options: { requestId
   socket.write(head(`HTTP/1.1 ${status} ${STATUS_CODES[status]}`, headers), "latin1");
   socket.write(body);
   endSoon(socket, clock);
+}
+
+/** 102, 103 and the like: unknown in HTTP/1.0 (RFC 9110 §15.2), and dropped for a client that is behind, as an upstream could send them without end. */
+export function writeInformation(socket: Socket, httpVersion: string, status: number, headers: HeaderList): void {
+  if (httpVersion === "1.0" || socket.writableNeedDrain) return;
+  socket.write(head(`HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}`, headers), "latin1");
 }
 
 /** The head of a message, to be written as Latin-1. */

@@ -1,7 +1,6 @@
 /**
  * Serves HTTP/1 clients by node's own parser (`global.http1: "node"`, and a host's own `http.Server`), one request at a time on each connection.
  */
-import { randomUUID } from "node:crypto";
 import http, { type IncomingMessage, type ServerResponse } from "node:http";
 import type { Server, Socket } from "node:net";
 import type { Duplex } from "node:stream";
@@ -11,9 +10,9 @@ import { ERRORS, ignore, type ErrorCode } from "../base/errors.ts";
 import type { Call } from "../http/exchange.ts";
 import type { HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
-import { NO_TUNNEL, readFraming } from "./framing.ts";
-import { clientErrorDetail, Drain, head, KEEP_ALIVE_MS, refuseBare, type Http1, type Http1Options } from "./http1.ts";
-import { isLive, watchUpload, type Limits } from "./limits.ts";
+import { malformed, NO_TUNNEL, readFraming } from "./framing.ts";
+import { head, KEEP_ALIVE_MS, refuseBare, refuseUnread, writeInformation, type Http1, type Http1Options } from "./http1.ts";
+import { isLive, UploadPace, type Limits } from "./limits.ts";
 import { endSoon } from "./linger.ts";
 import { respond } from "./node_reply.ts";
 import { RequestQueue } from "./node_request_queue.ts";
@@ -40,7 +39,6 @@ export class NodeHttp1 implements Http1 {
   /** Connections without a request so far: before Node 26, node does not count them as idle. */
   readonly #fresh = new Set<Socket>();
   readonly #queue = new RequestQueue();
-  readonly #drain: Drain;
   /** The current request of each connection, upgrades excluded. */
   readonly #current = new WeakMap<Duplex, Current>();
   /** Connections whose "end" listener was added before node's own. */
@@ -56,7 +54,6 @@ export class NodeHttp1 implements Http1 {
   constructor(options: Http1Options, upgrades: Pick<Http1, "serve">) {
     this.#options = options;
     this.#upgrades = upgrades;
-    this.#drain = new Drain(options.clock, () => this.#endIdle());
   }
 
   /** For a host's own `http.Server`. */
@@ -82,35 +79,38 @@ export class NodeHttp1 implements Http1 {
     let isContinued = isContinuedAtFirst;
     const rules = this.#options.receiving();
     const inbound = receive(request, this.#options.connectionOf(socket), rules, (status, headers) => {
-      if (status !== 100) return writeInformation(request, response, status, headers);
-      if (!isContinued && !response.headersSent) response.writeContinue();
-      isContinued = true;
+      if (status === 100) {
+        if (!isContinued && !response.headersSent) response.writeContinue();
+        isContinued = true;
+      } else if (!response.headersSent && response.socket?.writable === true) writeInformation(response.socket, request.httpVersion, status, headers);
     });
     const { call, body } = inbound;
-    const { delivery, writeBatch } = this.#options;
+    const { deadlines, delivery, drain, writeBatch } = this.#options;
     const exchange: Current = { request, response, call };
     this.#current.set(socket, exchange);
     const { minBodyBytesPerS } = rules.limits;
     const bytesBefore = socket.bytesRead;
-    const upload = {
-      received: () => socket.bytesRead - bytesBefore,
-      awaited: () => isContinued && request.readableFlowing === true && !request.complete && !(response.headersSent && isLive(inbound.headers)),
-      tooSlow: () => this.#giveUp(socket, exchange, TOO_SLOW),
+    const pace = new UploadPace(minBodyBytesPerS);
+    const look = (_now: number, elapsedMs: number) => {
+      const isAwaited = isContinued && request.readableFlowing === true && !request.complete && !(response.headersSent && isLive(inbound.headers));
+      if (!isAwaited || !pace.isTooSlow(socket.bytesRead - bytesBefore, elapsedMs)) return;
+      endLooks();
+      this.#giveUp(socket, exchange, TOO_SLOW);
     };
-    const endUpload = body === null || minBodyBytesPerS === 0 ? ignore : watchUpload(this.#options.deadlines, upload, minBodyBytesPerS);
+    const endLooks = body === null || minBodyBytesPerS === 0 ? ignore : deadlines.everySecond(look);
     response.once("close", () => {
-      endUpload();
+      endLooks();
       if (response.writableFinished) call.close();
       else call.abort();
       this.#current.delete(socket);
       this.#options.ended(inbound);
       this.#queue.over(socket);
       // Its head may have been sent before the drain: then the client does not know of the drain.
-      this.#drain.postpone();
+      drain.postpone();
     });
     const send = (reply: Reply) => {
       // A client that did not get 100 (Continue) may send its body or not: where its next request starts is not known (RFC 9110 §10.1.1).
-      const isLast = this.#drain.isLeaving || !isContinued || inbound.refusal !== null || this.#losesRest.has(request);
+      const isLast = drain.isLeaving || !isContinued || inbound.refusal !== null || this.#losesRest.has(request);
       respond({ request, response, call, body, isLast }, reply, { ...delivery, writeBatch, heldUp: this.#heldUp });
     };
     this.#options.answer(inbound, { send, giveUp: () => void response.destroy() });
@@ -133,7 +133,7 @@ export class NodeHttp1 implements Http1 {
     // Not `socket`, which may be a view of it.
     this.#queue.take(request.socket, () => {
       stopRelay();
-      if (socket !== request.socket) return this.#refuseWith(socket, "A request for an upgrade cannot have a body here.");
+      if (socket !== request.socket) return refuseBare(socket, malformed("A request for an upgrade cannot have a body here."), this.#options.clock);
       const isUpgrade = readFraming(request.method!, request.rawHeaders, request.httpVersion).upgrade !== null;
       putBack(request, behind, isUpgrade ? request.rawHeaders : withoutUpgrade(request.rawHeaders));
       this.#queue.over(request.socket);
@@ -180,15 +180,9 @@ export class NodeHttp1 implements Http1 {
     this.#refuse(socket, error, call.id);
   }
 
-  #refuse(socket: Duplex, error: NodeJS.ErrnoException, requestId: string = randomUUID()): void {
-    const { limits } = this.#options.receiving();
-    const code = clientErrorCode(error, limits.maxUriBytes);
-    this.#options.log.debug("a request could not be read", { request_id: requestId, code, error: error.message });
-    refuseBare(socket, code, { requestId, clock: this.#options.clock, detail: clientErrorDetail(code, limits) });
-  }
-
-  #refuseWith(socket: Duplex, detail: string): void {
-    refuseBare(socket, "bad_request", { requestId: randomUUID(), clock: this.#options.clock, detail });
+  #refuse(socket: Duplex, error: NodeJS.ErrnoException, requestId?: string): void {
+    const code = clientErrorCode(error, this.#options.receiving().limits.maxUriBytes);
+    refuseUnread(socket, this.#options, { code, detail: error.message }, requestId);
   }
 
   /** As node's `shouldUpgradeCallback`. */
@@ -218,7 +212,7 @@ export class NodeHttp1 implements Http1 {
     server.on("connect", (request: IncomingMessage, socket: Duplex) => {
       quiet(socket);
       this.#relayDrain(request.socket);
-      this.#queue.take(request.socket, () => this.#refuseWith(socket, NO_TUNNEL.detail));
+      this.#queue.take(request.socket, () => refuseBare(socket, NO_TUNNEL, this.#options.clock));
     });
     server.on("clientError", this.#onClientError);
     // Node looks for requests that never arrive whole once the server emits this.
@@ -231,7 +225,7 @@ export class NodeHttp1 implements Http1 {
     response.once("close", () => this.#leaving.delete(response));
   };
 
-  #endIdle(): void {
+  endIdle(): void {
     // Node counts a connection as idle once its reply is written, whatever the client has yet to read of it.
     for (const response of this.#leaving) response.finished = false;
     this.#own?.closeIdleConnections();
@@ -243,18 +237,10 @@ export class NodeHttp1 implements Http1 {
   serve(socket: Socket): void {
     this.#own ??= this.#createServer();
     this.#fresh.add(socket);
-    this.#drain.postpone();
+    this.#options.drain.postpone();
     socket.once("close", () => this.#fresh.delete(socket));
     enforce(this.#own, this.#options.receiving().limits);
     this.#own.emit("connection", socket);
-  }
-
-  sendAway(away: boolean): void {
-    this.#drain.isLeaving = away;
-  }
-
-  drain(lingerMs: number): void {
-    this.#drain.begin(lingerMs);
   }
 
   destroy(): void {
@@ -294,16 +280,6 @@ function enforce(server: http.Server & { maxHeaderSize?: number }, { maxHeaderBy
   server.requestTimeout = requestTimeoutMs;
   // node exchanges the two where the head may take longer than the whole.
   server.headersTimeout = requestTimeoutMs === 0 ? headersTimeoutMs : Math.min(headersTimeoutMs, requestTimeoutMs);
-}
-
-/**
- * 102, 103 and the like go straight to the socket: node has no general call for them. HTTP/1.0 knows none (RFC 9110 §15.2). Being
- * hints, they are dropped where the client is behind with reading: an upstream could send them without end.
- */
-function writeInformation(request: IncomingMessage, response: ServerResponse, status: number, headers: HeaderList): void {
-  const { socket } = response;
-  if (request.httpVersion === "1.0" || response.headersSent || socket === null || !socket.writable || socket.writableNeedDrain) return;
-  socket.write(head(`HTTP/1.1 ${status} ${http.STATUS_CODES[status] ?? ""}`, headers), "latin1");
 }
 
 function clientErrorCode(error: NodeJS.ErrnoException & { rawPacket?: Buffer }, maxUriBytes: number): ErrorCode {

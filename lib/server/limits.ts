@@ -2,7 +2,7 @@
  * Enforces the limits of `global.limits` that do not concern a single head: the number of connections, and the minimum rate of a body.
  */
 import type { Socket } from "node:net";
-import type { Clock, DeadlineTimer } from "../base/clock.ts";
+import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import type { Config } from "../config/model.ts";
 import { hasHeader, type HeaderList } from "../http/headers.ts";
@@ -19,10 +19,7 @@ export interface Rules {
 /** Under attack every surplus connection would be logged. */
 const WARN_AGAIN_MS = 60_000;
 
-/**
- * Limits the number of connections, in all and by client address (IPv6 by /64). They are counted also while there is no limit: one that a
- * reload brings applies to new connections, and has to know how many there are.
- */
+/** Limits connections, in all and by client address (IPv6 by /64). They are counted also while there is no limit: a reload may bring one. */
 export class ConnectionLimit {
   /** Connections that were reset. */
   refused = 0;
@@ -44,10 +41,7 @@ export class ConnectionLimit {
     return this.#counts.open;
   }
 
-  /**
-   * Whether a new connection is accepted; a surplus one is reset. A 503 would cost the resources that the limit saves (over TLS a whole
-   * handshake first), and a reset leaves nothing behind on this side, no TIME_WAIT either.
-   */
+  /** Whether a new connection is accepted; a surplus one is reset: a 503 would cost what the limit saves, over TLS a whole handshake first. */
   admit(socket: Socket): boolean {
     const remote = socket.remoteAddress;
     // Reset while it waited to be accepted.
@@ -56,43 +50,23 @@ export class ConnectionLimit {
       return false;
     }
     const { limits, proxies } = this.#rules();
-    const { maxConnections, maxConnectionsPerIp } = limits;
-    const counts = this.#counts;
-    if (!counts.take(maxConnections)) return this.#refuse(socket, `max_connections ${maxConnections} is reached`);
     // Many clients come from a proxy.
-    const mostOfClient = maxConnectionsPerIp > 0 && proxies?.has(remote) === true ? 0 : maxConnectionsPerIp;
-    const giveOfClient = counts.takeFor(remote, mostOfClient);
-    if (giveOfClient === null) {
-      counts.give();
-      return this.#refuse(socket, `max_connections_per_ip ${maxConnectionsPerIp} is reached`);
+    const mostOfClient = limits.maxConnectionsPerIp > 0 && proxies?.has(remote) === true ? 0 : limits.maxConnectionsPerIp;
+    const taken = this.#counts.take(remote, limits.maxConnections, mostOfClient);
+    if (typeof taken === "function") {
+      socket.once("close", taken);
+      return true;
     }
-    socket.once("close", () => {
-      counts.give();
-      giveOfClient();
-    });
-    return true;
-  }
-
-  #refuse(socket: Socket, limit: string): false {
     this.refused++;
     socket.resetAndDestroy();
     const now = this.#clock.now();
     if (now - this.#warnedAt >= WARN_AGAIN_MS) {
       this.#warnedAt = now;
-      this.#log.warn(`connections are refused: ${limit}`, { open: this.open, client_ip: socket.remoteAddress });
+      const limit = taken === "max_connections" ? limits.maxConnections : mostOfClient;
+      this.#log.warn(`connections are refused: ${taken} ${limit} is reached`, { open: this.open, client_ip: remote });
     }
     return false;
   }
-}
-
-/** A request body on its way in. */
-export interface Upload {
-  /** Bytes that have arrived so far. */
-  readonly received: () => number;
-  /** Whether the gateway waits for the client: false while received bytes are unread by the gateway or the upstream. */
-  readonly awaited: () => boolean;
-  /** Aborts the upload: it arrives too slowly. */
-  readonly tooSlow: () => void;
 }
 
 /** Whether a body may go on as slowly as it likes once its reply has begun: both may be parts of a conversation (gRPC), as it states no length. */
@@ -105,23 +79,25 @@ const GRACE_MS = 10_000;
 /** How long a body that came faster may stall: an upload that stalls holds a connection to its upstream. */
 const MAX_AHEAD_MS = 60_000;
 
-/** Watches an upload until the function returned is called, or until it has been given up. */
-export function watchUpload(deadlines: DeadlineTimer, upload: Upload, leastBytesPerS: number): () => void {
-  /** How long the gateway has waited for the client. */
-  let waitedMs = 0;
-  /** How far the body is ahead of the minimum rate. */
-  let aheadMs = 0;
-  let counted = 0;
-  const end = deadlines.everySecond((_now, elapsedMs) => {
-    if (!upload.awaited()) return;
-    const received = upload.received();
-    const earnedMs = ((received - counted) * 1000) / leastBytesPerS;
-    counted = received;
-    waitedMs += elapsedMs;
-    aheadMs = Math.min(aheadMs + earnedMs, MAX_AHEAD_MS) - elapsedMs;
-    if (waitedMs <= GRACE_MS || aheadMs >= 0) return;
-    end();
-    upload.tooSlow();
-  });
-  return end;
+/** How fast a request body arrives while the gateway waits for its client: not while what has arrived is unread by the gateway or the upstream. */
+export class UploadPace {
+  readonly #leastBytesPerS: number;
+  /** How long the gateway has waited, and how far the body is ahead of the minimum rate. */
+  #waitedMs = 0;
+  #aheadMs = 0;
+  #counted = 0;
+
+  /** 0: no limit. */
+  constructor(leastBytesPerS: number) {
+    this.#leastBytesPerS = leastBytesPerS;
+  }
+
+  /** `received`: bytes so far; `elapsedMs`: milliseconds that have been waited since the last look. */
+  isTooSlow(received: number, elapsedMs: number): boolean {
+    const earnedMs = ((received - this.#counted) * 1000) / this.#leastBytesPerS;
+    this.#counted = received;
+    this.#waitedMs += elapsedMs;
+    this.#aheadMs = Math.min(this.#aheadMs + earnedMs, MAX_AHEAD_MS) - elapsedMs;
+    return this.#leastBytesPerS > 0 && this.#waitedMs > GRACE_MS && this.#aheadMs < 0;
+  }
 }

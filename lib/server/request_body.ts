@@ -1,32 +1,29 @@
 /**
- * The body of a request while it arrives on a connection of our own codec, with back-pressure and within its limit.
+ * The body of a request while it arrives on a connection of our own codec, with back-pressure and within its limits.
  */
 import { GuardedReadable } from "../base/event_loop.ts";
 import { Fault, ignore } from "../base/errors.ts";
 import { NO_TRAILERS } from "../http/body_reader.ts";
 import type { HeaderList } from "../http/headers.ts";
-
-export interface BodySource {
-  /** `wantsBytes` may have changed. */
-  readOn(): void;
-}
+import { UploadPace, type Limits } from "./limits.ts";
 
 export class RequestBody extends GuardedReadable {
   /** Complete once the body has ended. */
   trailers: HeaderList = NO_TRAILERS;
-  /** Bytes that have arrived. */
-  received = 0;
-  readonly #source: BodySource;
-  readonly #maxBytes: number;
-  #hasRoom = true;
   /** When bytes last arrived. */
   arrivedAt = 0;
+  readonly #source: { readOn(): void };
+  readonly #maxBytes: number;
+  readonly #pace: UploadPace;
+  #received = 0;
+  #hasRoom = true;
 
-  /** `maxBytes` 0: no limit. */
-  constructor(source: BodySource, maxBytes: number) {
+  /** `readOn` is called when `wantsBytes` may have changed. */
+  constructor(source: { readOn(): void }, { maxBodyBytes, minBodyBytesPerS }: Limits) {
     super();
     this.#source = source;
-    this.#maxBytes = maxBytes;
+    this.#maxBytes = maxBodyBytes;
+    this.#pace = new UploadPace(minBodyBytesPerS);
     // An error of a body without a reader must not end the process.
     this.on("error", ignore);
   }
@@ -36,13 +33,19 @@ export class RequestBody extends GuardedReadable {
     return this.destroyed || this.#hasRoom;
   }
 
-  /** Adds what has arrived; once the reader wants none, that is discarded. */
-  arrived(bytes: Buffer, now: number): void {
+  /** Whether it arrives too slowly for a reader that reads it, see `UploadPace`. */
+  isTooSlow(elapsedMs: number): boolean {
+    return this.readableFlowing === true && this.#pace.isTooSlow(this.#received, elapsedMs);
+  }
+
+  /** Adds what has arrived; once the reader wants none, that is discarded. Returns how many bytes were. */
+  arrived(bytes: Buffer, now: number): number {
     this.arrivedAt = now;
-    if (this.destroyed) return;
-    this.received += bytes.length;
-    if (this.#maxBytes === 0 || this.received <= this.#maxBytes) this.#hasRoom = this.push(bytes);
+    if (this.destroyed) return bytes.length;
+    this.#received += bytes.length;
+    if (this.#maxBytes === 0 || this.#received <= this.#maxBytes) this.#hasRoom = this.push(bytes);
     else this.destroy(new Fault("body_too_large", `the body has more than ${this.#maxBytes} bytes`));
+    return 0;
   }
 
   override _read(): void {

@@ -20,18 +20,16 @@ export class SharedConnections implements ConnectionCounts {
     return this.#all.total;
   }
 
-  take(most: number): boolean {
-    return this.#all.take(most);
-  }
-
-  give(): void {
-    this.#all.give();
-  }
-
-  takeFor(remote: string, most: number): (() => void) | null {
-    const [high, low] = keyOf(remote);
-    const at = this.#byAddress.take(high, low, most);
-    return at === REFUSED ? null : () => this.#byAddress.give(at);
+  take(remote: string, most: number, mostOfClient: number): ReturnType<ConnectionCounts["take"]> {
+    if (!this.#all.take(most)) return "max_connections";
+    const at = this.#byAddress.take(...keyOf(remote), mostOfClient);
+    const give = () => {
+      this.#all.give();
+      if (at !== REFUSED) this.#byAddress.give(at);
+    };
+    if (at !== REFUSED) return give;
+    give();
+    return "max_connections_per_ip";
   }
 
   /** The worker at this place is dead, and its connections are closed. */

@@ -38,6 +38,8 @@ export interface TlsOptions {
   readonly log: Log;
   /** Milliseconds a client has for its handshake. Default 10 000. */
   readonly handshakeMs?: number;
+  /** Whether a new connection may use HTTP/2. Default: yes. */
+  readonly http2?: () => boolean;
 }
 
 export interface TlsConnections {
@@ -59,6 +61,7 @@ export class TlsServers {
   readonly #clock: Clock;
   readonly #log: Log;
   readonly #handshakeMs: number;
+  readonly #http2: () => boolean;
   /** TCP connections whose handshake has not finished, by their addresses. */
   readonly #handshakes = new Map<string, Socket>();
   readonly #ticketKey = randomBytes(TICKET_KEY_BYTES);
@@ -68,18 +71,20 @@ export class TlsServers {
   #listening = 0;
   #rotation: Timer | null = null;
 
-  constructor({ certificates = () => NO_CERTIFICATES, clock, log, handshakeMs = HANDSHAKE_MS }: TlsOptions) {
+  constructor({ certificates = () => NO_CERTIFICATES, clock, log, handshakeMs = HANDSHAKE_MS, http2 = () => true }: TlsOptions) {
     this.#certificates = certificates;
     this.#clock = clock;
     this.#log = log;
     this.#handshakeMs = handshakeMs;
+    this.#http2 = http2;
   }
 
   /** A server that does not listen yet. Throws node's error for files that cannot be used. */
   create(files: TlsFiles, connections: TlsConnections): tls.Server {
     const server = tls.createServer({
       ...this.#contextOptions(files, files),
-      ALPNProtocols: ["h2", "http/1.1"],
+      // Undefined: the handshake fails with the alert no_application_protocol (RFC 7301 §3.2). It is asked only where the client names protocols.
+      ALPNCallback: ({ protocols }) => (this.#http2() && protocols.includes("h2") ? "h2" : protocols.find((each) => each === "http/1.1")),
       handshakeTimeout: this.#handshakeMs,
       noDelay: true,
       ...(files.ca === null ? {} : { requestCert: true, rejectUnauthorized: files.requireClientCert }),
@@ -143,7 +148,7 @@ export class TlsServers {
     }
   }
 
-  /** To be called before a server listens: tickets are encrypted with this key, and not with keys that are made here. */
+  /** To be called before a server listens, where another thread makes the key, and replaces it: tickets are encrypted with this key, and not with keys that are made here. */
   useTicketKey(key: Buffer): void {
     this.#isKeyGiven = true;
     this.#replaceKey(key);

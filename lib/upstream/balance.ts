@@ -8,8 +8,6 @@ import type { Exchange } from "../http/exchange.ts";
 export interface Candidate {
   /** Unique within the service. */
   readonly id: string;
-  /** `textHash` of the id. */
-  readonly idHash: number;
   /** Above 0; its share of the requests beside the others', reduced during a slow start. */
   readonly weightNow: number;
   /** Requests in progress and waiting. */

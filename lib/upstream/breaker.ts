@@ -8,7 +8,7 @@
  */
 import type { Clock } from "../base/clock.ts";
 import { ERRORS, type ErrorCode } from "../base/errors.ts";
-import { createLock, freeLockOf, type Lock } from "../base/lock.ts";
+import { acquire, freeLockOf, release } from "../base/lock.ts";
 import type { Log } from "../base/log.ts";
 import { RollingCount } from "../base/rolling_count.ts";
 import { ALONE, type Threads } from "../base/threads.ts";
@@ -74,8 +74,6 @@ const CLOSED = 0;
 const OPEN = 1;
 const HALF_OPEN = 2;
 
-const UNLOCKED: Lock = { acquire() {}, tryAcquire: () => true, release() {} };
-
 /** One breaker for all threads that share its memory. The main thread of workers may only configure it and read its report. */
 export class Breaker {
   readonly #clock: Clock;
@@ -83,7 +81,8 @@ export class Breaker {
   readonly #service: string;
   readonly #words: Int32Array;
   readonly #cells: Float64Array;
-  readonly #lock: Lock;
+  /** See `Threads.id`. */
+  readonly #thread: number;
   readonly #isMain: boolean;
   #settings: BreakerSettings;
   #requests: RollingCount;
@@ -95,7 +94,7 @@ export class Breaker {
     this.#service = service;
     this.#words = new Int32Array(memory, 0, WORDS_BYTES / Int32Array.BYTES_PER_ELEMENT);
     this.#cells = new Float64Array(memory, WORDS_BYTES, CELLS);
-    this.#lock = threads.count > 1 ? createLock(this.#words, LOCK, threads.id) : UNLOCKED;
+    this.#thread = threads.id;
     this.#isMain = threads.place < 0;
     this.#settings = settings;
     this.#requests = this.#counted(REQUESTS);
@@ -109,11 +108,11 @@ export class Breaker {
     this.#failures = this.#counted(FAILURES);
     // Otherwise no other probe would be admitted to find that out. The main thread must not wait for the lock, and the workers do this, too.
     if (this.#isMain || this.#state !== HALF_OPEN) return;
-    this.#lock.acquire();
+    acquire(this.#words, LOCK, this.#thread);
     try {
       if (this.#state === HALF_OPEN && this.#words[PROBES_PASSED]! >= settings.probes) this.#close();
     } finally {
-      this.#lock.release();
+      release(this.#words, LOCK);
     }
   }
 
@@ -122,20 +121,20 @@ export class Breaker {
     // The term before the state: if another thread changes both meanwhile, the request does not count.
     const term = Atomics.load(this.#words, TERM);
     if (this.#state === CLOSED) return term;
-    this.#lock.acquire();
+    acquire(this.#words, LOCK, this.#thread);
     try {
       return this.#admit();
     } finally {
-      this.#lock.release();
+      release(this.#words, LOCK);
     }
   }
 
   settle(admission: number, verdict: Verdict): void {
-    this.#lock.acquire();
+    acquire(this.#words, LOCK, this.#thread);
     try {
       this.#settle(admission, verdict);
     } finally {
-      this.#lock.release();
+      release(this.#words, LOCK);
     }
   }
 

@@ -1,7 +1,7 @@
 /**
  * The strategies `hash` and `ip_hash`: equal requests go to the same upstream.
  */
-import { mix } from "../base/mix.ts";
+import { mix, textHash } from "../base/mix.ts";
 import { rotate, type Balancer, type Candidate } from "./balance.ts";
 import { hashKey } from "./hash_key.ts";
 
@@ -17,6 +17,8 @@ export { hashKey };
  */
 export function hashing(hashOn: string, balanceFactor: number): Balancer {
   const keyOf = hashKey(hashOn);
+  /** Of the ids of upstreams. */
+  const hashes = new Map<string, number>();
   return {
     pick(candidates, exchange) {
       const key = keyOf(exchange);
@@ -28,8 +30,10 @@ export function hashing(hashOn: string, balanceFactor: number): Balancer {
         const weight = peer.weightNow;
         // Rounded up, so that all together have room for every request, and each for one.
         if (perWeight !== Infinity && peer.load >= Math.ceil(perWeight * weight)) continue;
+        let idHash = hashes.get(peer.id);
+        if (idHash === undefined) hashes.set(peer.id, (idHash = textHash(peer.id)));
         // The least -ln(u)/w falls to each in proportion to its weight. +0.5 keeps u off 0.
-        const u = (mix(key ^ peer.idHash) + 0.5) / 0x1_0000_0000;
+        const u = (mix(key ^ idHash) + 0.5) / 0x1_0000_0000;
         const draw = -Math.log(u) / weight;
         if (draw < lowest) {
           lowest = draw;

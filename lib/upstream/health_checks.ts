@@ -15,26 +15,12 @@ import { isSecure, type ConnectionPoolOptions } from "./connection_pool.ts";
 import { invalidity } from "./node_response.ts";
 import { MAX_RESPONSE_HEAD_BYTES } from "./response_parser.ts";
 
-export interface StatusRange {
-  readonly from: number;
-  readonly to: number;
-}
-
-/** The ranges of an `expect_status`. */
-export function statusRanges(expected: string | readonly (string | number)[]): readonly StatusRange[] {
-  const list = typeof expected === "string" ? [expected] : expected;
-  return list.map((item) => {
-    const [from, to] = String(item).split("-").map(Number);
-    return { from: from!, to: to ?? from! };
-  });
-}
-
 /** With the source of `expects`, so that two can be compared as JSON. */
 export type CheckSettings = HealthCheckSettings & { readonly expectStatus: string };
 
 export function checkSettings({ path, intervalMs, timeoutMs, expectStatus }: Service["health"]): CheckSettings {
-  const ranges = statusRanges(expectStatus);
-  const expects = (status: number) => ranges.some(({ from, to }) => status >= from && status <= to);
+  const ranges = [expectStatus].flat().map((item) => String(item).split("-").map(Number));
+  const expects = (status: number) => ranges.some(([from, to]) => status >= from! && status <= (to ?? from!));
   return { path, intervalMs, timeoutMs, expects, expectStatus: String(expectStatus) };
 }
 

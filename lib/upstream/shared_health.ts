@@ -34,6 +34,14 @@ function publish({ usable, ejected, slowSince }: Health, memory: ArrayBufferLike
   Atomics.store(new Int32Array(memory), STATE, usable ? USABLE : ejected ? EJECTED : UNHEALTHY);
 }
 
+/** In the main thread: failures that a worker reports. `find` returns undefined for an upstream that is no longer configured. */
+export function addFailures(failures: readonly UpstreamFailures[], find: (service: string, id: string) => { readonly health: UpstreamHealth } | undefined): void {
+  for (const { service, upstream, count, reason } of failures) {
+    const peer = find(service, upstream);
+    for (let i = 0; i < count; i++) peer?.health.failed(reason);
+  }
+}
+
 /** In a worker. */
 export class PublishedHealth implements UpstreamHealth {
   failureStatuses: ReadonlySet<number> | null = null;

@@ -155,7 +155,7 @@ class Division {
 
   /** Whether it divides such a request. */
   isFor(exchange: Exchange | null): boolean {
-    return this.#match === null || (exchange !== null && this.#match(exchange.headers, exchange.query));
+    return this.#match === null || (exchange !== null && this.#match(exchange.headers, exchange.query, exchange.scheme));
   }
 
   /** The group of a request; null: the rest. `random` is the draw of a request without a key. */

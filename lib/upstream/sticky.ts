@@ -1,7 +1,7 @@
 /**
  * Sticky sessions: a signed cookie names the upstream that answered a client, and the client's next requests go there while it is healthy.
  */
-import { createHmac } from "node:crypto";
+import { createHmac, randomFillSync } from "node:crypto";
 import type { Clock } from "../base/clock.ts";
 import { findCookie } from "../http/cookies.ts";
 import type { Exchange, ServiceName } from "../http/exchange.ts";
@@ -35,6 +35,16 @@ interface Term {
   readonly peers: ReadonlyMap<string, Peer>;
   /** By the id of the upstream. */
   readonly names: ReadonlyMap<string, string>;
+}
+
+export const KEY_BYTES = 32;
+
+/** A random key for sessions without a secret of their own. `memory`: of all threads, as long as the gateway. */
+export function drawnKey(memory: ArrayBufferLike): Uint8Array {
+  const key = new Uint8Array(memory);
+  // The main thread compiles a configuration before its workers do: they find the key drawn.
+  if (key.every((byte) => byte === 0)) randomFillSync(key);
+  return key;
 }
 
 export class Sticky {

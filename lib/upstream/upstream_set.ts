@@ -4,7 +4,6 @@
 import type { Clock } from "../base/clock.ts";
 import { ignore, type Fault } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
-import { textHash } from "../base/mix.ts";
 import type { Threads } from "../base/threads.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { Reply } from "../http/reply.ts";
@@ -14,7 +13,7 @@ import { isUpstreams } from "./faults.ts";
 import type { HealthOptions, HealthReport, HealthSettings, UpstreamHealth } from "./health.ts";
 import { forwardHttp1 } from "./http1_request.ts";
 import { Pool } from "./pool.ts";
-import type { RetryBudget } from "./retry_policy.ts";
+import type { RetryBudget } from "./replay.ts";
 import type { Sessions } from "./sessions.ts";
 import type { ForwardOptions, Try, UpstreamDestination } from "./upstream_request.ts";
 
@@ -23,7 +22,6 @@ export type Connections = Pool | Sessions;
 
 export class Peer implements UpstreamDestination<Connections>, Candidate {
   readonly id: string;
-  readonly idHash: number;
   readonly host: string;
   readonly port: number;
   readonly authority: string;
@@ -41,7 +39,6 @@ export class Peer implements UpstreamDestination<Connections>, Candidate {
   constructor(id: string, pool: Connections, health: UpstreamHealth = ALWAYS_USABLE) {
     const { host, port } = pool.options;
     this.id = id;
-    this.idHash = textHash(id);
     this.host = host;
     this.port = port;
     this.authority = authorityOf(pool.options);

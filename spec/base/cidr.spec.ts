@@ -1,7 +1,7 @@
 import { BlockList } from "node:net";
 import { describe, expect, it } from "vitest";
-import { cidrSet, parseCidr } from "../../lib/base/cidr.ts";
-import { callerAddress, networkOf, parseAddress } from "../../lib/base/ip_address.ts";
+import { cidrSet, networkOf, parseCidr } from "../../lib/base/cidr.ts";
+import { callerAddress, parseAddress } from "../../lib/base/ip_address.ts";
 import { random, type Random } from "../support/random.ts";
 
 const words = (text: string) => {

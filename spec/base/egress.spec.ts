@@ -2,7 +2,8 @@ import { once } from "node:events";
 import http from "node:http";
 import net, { type AddressInfo } from "node:net";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { destinationOf, Egress } from "../../lib/base/egress.ts";
+import { Egress } from "../../lib/base/egress.ts";
+import { destinationOf } from "../../lib/base/url_destination.ts";
 import { agentOf, requestBy } from "../../lib/base/egress_clients.ts";
 
 async function listening() {

@@ -34,7 +34,7 @@ const PARTS = {
   health: /^lib\/upstream\/health$/,
   healthChecks: /^lib\/upstream\/health_checks$/,
   sharedHealth: /^lib\/upstream\/shared_health$/,
-  retries: /^lib\/(?:upstream\/(?:retries|retry_policy|replay)|config\/retries)$/,
+  retries: /^lib\/(?:upstream\/(?:retries|replay)|config\/retries)$/,
   nodeParser: /^lib\/upstream\/node_response_parser$/,
   byLoad: /^lib\/upstream\/by_load$/,
   conditions: /^lib\/(?:config|http|route)\/conditions$/,
@@ -42,7 +42,7 @@ const PARTS = {
   sticky: /^lib\/(?:upstream|config)\/sticky$/,
   trustedProxies: /^lib\/(?:server\/trusted_proxies|base\/cidr|config\/address_range)$/,
   tls: /^lib\/config\/tls_fields$/,
-  certificates: /^lib\/(?:gateway\/misdirected|server\/certificates)$/,
+  certificates: /^lib\/(?:gateway\/(?:host_certificates|misdirected)|server\/certificates)$/,
   tests: /^lib\/config\/(?:read_)?tests$/,
   counters: /^lib\/store\/(?!redis|resp|shared_)/,
   sharedCallers: /^lib\/store\/shared_callers$/,
@@ -53,10 +53,11 @@ const PARTS = {
   redis: /^lib\/(?:store\/(?:redis|resp)|config\/counters$)/,
   modules: /^lib\/(?:config\/plugin_modules|gateway\/module_loader)$/,
   signatures: /^lib\/(?:config\/signed|base\/signature)$/,
-  tracing: /^lib\/(?:observe\/(?:trace|trace_context|sampling|otlp|span_json)|config\/tracing)$/,
+  tracing: /^lib\/(?:observe\/(?:trace|trace_context|sampling|otlp|span_json)|(?:config|gateway)\/tracing)$/,
   reporting: /^lib\/report\/(?:reports|warnings)$/,
   metrics: /^lib\/(?:report\/reporting|observe\/(?:metrics|metrics_plan|stats|process))$/,
   exposition: /^lib\/(?:report\/families|observe\/exposition)$/,
+  upstreamPath: /^lib\/route\/upstream_path$/,
   combinedLog: /^lib\/observe\/combined_line$/,
   serverTiming: /^lib\/observe\/server_timing$/,
   shared: /^lib\/(?:base\/shared_(?:counts|memory)|server\/shared_connections)$/,
@@ -89,6 +90,7 @@ describe("the program with examples/quickstart.json", () => {
   });
 });
 
+const KEY_AND_LIMIT = [{ name: "key_auth", config: { key: "k" } }, { name: "rate_limit", config: { limit_min: 1 } }];
 const ADMIN = { ADMIN_USER: "admin", ADMIN_PASSWORD: "a long password" };
 
 describe("the program loads what is named, and only that,", () => {
@@ -96,6 +98,7 @@ describe("the program loads what is named, and only that,", () => {
     ["with a plugin", withService({ plugins: [{ name: "jwt", config: { alg: "HS256", secret: "a secret of more than thirty-two bytes" } }] }), [], {}, ["kinds", "plugins", "tls", "client", "shared", "warnings"]],
     ["with a limit", withService({ plugins: [{ name: "rate_limit", config: { limit_min: 1 } }] }), [], {}, ["kinds", "plugins", "counters"]],
     ["with a guard of a route", withService({ routes: [{ path: "/a", plugins: [{ name: "key_auth", config: { key: "a" } }] }, { path: "/" }] }), [], {}, ["kinds", "plugins", "warnings"]],
+    ["with a guard of the only route", withService({ routes: [{ path: "/a", plugins: [{ name: "key_auth", config: { key: "a" } }] }] }), [], {}, ["kinds", "plugins"]],
     ["with tests", { ...quickstart, tests: [] }, [], {}, ["tests"]],
     ["with an upstream that speaks HTTP/2", withService({ protocol: "h2c" }), [], {}, ["http2"]],
     ["with a hash", withService({ load_balancing_strategy: "ip_hash" }), [], {}, ["hashOn", "hash"]],
@@ -107,6 +110,7 @@ describe("the program loads what is named, and only that,", () => {
     ["with an upstream behind TLS", withService({ protocol: "https" }), [], {}, ["upstreamTls"]],
     ["with a split", withService({ upstreams: [{ host: "127.0.0.1", port: 1, group: "canary" }], split: [{ group: "canary", percent: 5 }] }), [], {}, ["hashOn", "conditions", "split"]],
     ["with conditions of a route", withService({ routes: [{ path: "/a", match: { query: { a: true } } }] }), [], {}, ["conditions", "warnings"]],
+    ["with another path at the upstream", withService({ upstream_path: "/api" }), [], {}, ["upstreamPath"]],
     ["with retries", withService({ retries: {} }), [], {}, ["retries"]],
     ["with Node's parser of responses", withService({ upstream_client: "node" }), [], {}, ["nodeParser"]],
     ["with sticky sessions", withService({ sticky: {} }), [], {}, ["sticky"]],
@@ -132,7 +136,8 @@ describe("the program loads what is named, and only that,", () => {
 
   it.each([
     ["with the admin interface: at most 3,000 lines more", quickstart, ADMIN, 3_000],
-    ["with a key and a limit of a service: at most 1,650 lines more", withService({ plugins: [{ name: "key_auth", config: { key: "k" } }, { name: "rate_limit", config: { limit_min: 1 } }] }), {}, 1_650],
+    ["with a key and a limit of a service: at most 1,650 lines more", withService({ plugins: KEY_AND_LIMIT }), {}, 1_650],
+    ["with those of the only route: no more than with those of a service", withService({ routes: [{ path: "/a", plugins: KEY_AND_LIMIT }] }), {}, 1_650],
   ])("%s", async (_title, config, environment, most) => {
     const lines = (modules: readonly string[]) => modules.reduce((sum, path) => sum + readFileSync(new URL(`${path}.ts`, ROOT), "utf8").split("\n").length - 1, 0);
     expect(lines(await loadedBy(config, [], environment)) - lines(await loadedBy(quickstart))).toBeLessThanOrEqual(most);

@@ -68,8 +68,8 @@ describe("PROBE_PORT", () => {
     onTestFinished(() => void vi.useRealTimers());
     const closed: string[] = [];
     const part = (name: string) => ({ close: async () => void closed.push(name) });
-    const gateway = { ...part("gateway"), inFlight: 0 } as unknown as Parameters<typeof drain>[1]["gateway"];
-    const parts = { gateway, probes: part("probes"), admin: part("admin"), manager: part("manager") };
+    const gateway = { ...part("gateway"), inFlight: 0 };
+    const parts = { gateway, probes: part("probes"), admin: part("admin"), manager: part("manager") } as unknown as Parameters<typeof drain>[1];
     await drain("SIGTERM", parts, { preStopDelayS: 0, shutdownGraceS: 0 } as Settings, silentLog);
     expect(closed).toEqual(["gateway", "admin", "manager", "probes"]);
   });

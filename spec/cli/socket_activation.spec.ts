@@ -11,7 +11,7 @@ import { fileWith, PROGRAM } from "../support/process.ts";
 import { ask, connect, eventually } from "../support/raw_client.ts";
 import { pem } from "./pem.ts";
 
-const WITH_TLS = { serverCertPath: "server.crt", workers: 1 } as const;
+const WITH_TLS = { httpPort: 8008, serverCertPath: "server.crt", workers: 1 } as const;
 const MINE = { LISTEN_PID: "42" };
 
 describe("sockets that a service manager passes", () => {
@@ -42,7 +42,13 @@ describe("sockets that a service manager passes", () => {
 
   it("a socket for HTTPS is refused without a server certificate", () => {
     const environment = { ...MINE, LISTEN_FDS: "2" };
-    expect(() => passedSockets(environment, 42, { serverCertPath: null, workers: 1 }, silentLog)).toThrow("it needs SERVER_CERT_PATH and SERVER_KEY_PATH");
+    expect(() => passedSockets(environment, 42, { ...WITH_TLS, serverCertPath: null }, silentLog)).toThrow("it needs SERVER_CERT_PATH and SERVER_KEY_PATH");
+  });
+
+  it("a socket for HTTP is refused where HTTP_PORT is off; one for HTTPS is not", () => {
+    const settings = { ...WITH_TLS, httpPort: null };
+    expect(() => passedSockets({ ...MINE, LISTEN_FDS: "1" }, 42, settings, silentLog)).toThrow("a socket for HTTP is passed (LISTEN_FDS), and HTTP_PORT is off: leave one of them out");
+    expect(passedSockets({ ...MINE, LISTEN_FDS: "1", LISTEN_FDNAMES: "https" }, 42, settings, silentLog)).toEqual({ http: [], https: [3] });
   });
 
   it("with several workers passed sockets are refused, and the message says what to do", () => {

@@ -1,8 +1,11 @@
+import { once } from "node:events";
 import { writeFileSync } from "node:fs";
+import type { IncomingMessage } from "node:http";
 import { request as tlsRequest } from "node:https";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { silentLog } from "../../lib/base/log.ts";
-import { logWarnings, warnOfNode } from "../../lib/cli/announce.ts";
+import { warnOfNode } from "../../lib/base/nghttp2.ts";
+import { logWarnings } from "../../lib/cli/counted.ts";
 import { CA, CLIENT, EXPIRED, SERVER, STRANGER } from "../support/certs.ts";
 import { collector } from "../support/collector.ts";
 import { backend, oneService } from "../support/gateway.ts";
@@ -189,6 +192,24 @@ describe("a start", () => {
     await expect(get(STRANGER)).rejects.toThrow();
   });
 
+  it("a start with HTTP_PORT=off listens for HTTPS only, and says so", async () => {
+    const files = pem({ cert: SERVER.cert, key: SERVER.key });
+    const origin = await backend();
+    const tls = { SERVER_CERT_PATH: files.cert!, SERVER_KEY_PATH: files.key! };
+    const running = await runningProgram(oneService(origin.port), [], { ...tls, HTTP_PORT: "off" });
+    expect(running.started.http).toBe("off: HTTP_PORT is off");
+    const asked = tlsRequest({ host: "127.0.0.1", port: running.port, path: "/a/x", ca: CA.cert, agent: false }).end();
+    const [response] = (await once(asked, "response")) as [IncomingMessage];
+    response.resume();
+    expect(response.statusCode).toBe(200);
+  });
+
+  it("a start with HTTP_PORT=off and without a certificate exits with 2: nothing would listen", async () => {
+    const ended = await program(["--config", fileWith(JSON.stringify(oneService(9)), "gw.json")], { environment: { HTTP_PORT: "off" } }).ended;
+    expect(ended).toMatchObject({ code: 2, stdout: "" });
+    expect(ended.stderr).toContain("HTTP_PORT=off needs SERVER_CERT_PATH and SERVER_KEY_PATH: without them there is no HTTPS, and nothing would listen");
+  });
+
   it("a start warns of certificates by host name without HTTPS, and of mtls that no client can satisfy", async () => {
     const files = pem({ cert: SERVER.cert, key: SERVER.key });
     const certificates = [{ hosts: ["a.example"], cert: files.cert!, key: files.key! }];
@@ -235,7 +256,7 @@ describe("a start", () => {
     const tls = { SERVER_CERT_PATH: files.cert!, SERVER_KEY_PATH: files.key! };
     const expected: unknown[] = [];
     const note = { ...silentLog, warn: (message: string) => void expected.push(message) };
-    warnOfNode({ global: { h2c: true }, services: [], https: [] }, note);
+    warnOfNode({ global: { http2: true, h2c: true }, services: [], https: [] }, note);
     for (const [h2c, environment] of [[true, {}], [false, tls], [false, {}]] as const) {
       const running = await runningProgram(oneService(9, {}, { h2c }), [], environment);
       running.child.kill("SIGTERM");
@@ -250,7 +271,7 @@ describe("a start", () => {
     ["h2", true, [expect.stringMatching(/^HTTP\/2 clients and upstreams can abort this process/)]],
   ])("a start warns of a Node whose nghttp2 can be aborted by upstreams of protocol %s, with h2c for clients: %s", (protocol, h2c, expected) => {
     const warned: string[] = [];
-    const started = { global: { h2c }, services: [{ protocol }], https: [] };
+    const started = { global: { http2: true, h2c }, services: [{ protocol }], https: [] };
     warnOfNode(started, { ...silentLog, warn: (message) => void warned.push(message) }, "1.61.0");
     expect(warned).toEqual(expected);
   });
@@ -267,7 +288,7 @@ describe("a start", () => {
     ["1.68.0-DEV", true],
   ])("a start warns of nghttp2 %s: %s", (nghttp2, isOld) => {
     const warned: string[] = [];
-    const started = { global: { h2c: false }, services: [], https: ["https://0.0.0.0:8443"] };
+    const started = { global: { http2: true, h2c: false }, services: [], https: ["https://0.0.0.0:8443"] };
     warnOfNode(started, { ...silentLog, warn: (message) => void warned.push(message) }, nghttp2);
     expect(warned).toEqual(isOld ? [expect.stringMatching(/older than 1\.68\.1 \(CVE-2026-27135\); run the gateway with Node 24/)] : []);
   });

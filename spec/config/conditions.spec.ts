@@ -32,6 +32,7 @@ it.each([
   [{ headers: {}, cookies: {} }, ': needs at least one condition, such as "headers": { "X-Version": "2" }'],
   [{ header: { a: "1" } }, 'header: is not a known field; did you mean "headers"?'],
   [[], ": expected an object, found an array"],
+  [{ scheme: "wss" }, 'scheme: expected "http" or "https", found "wss"'],
   [{ headers: { "A: b": "1" } }, 'headers: has a key that is not the name of a header: write "Name": "value"'],
   [{ headers: { "": "1" } }, 'headers: has a key that is not the name of a header: write "Name": "value"'],
   [{ headers: { A: "1", a: "2" } }, "headers.a: occurs twice, in different cases"],

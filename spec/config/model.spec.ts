@@ -56,7 +56,7 @@ describe("configSchema", () => {
         accessLog: { enabled: true, format: "json", sample: 1, exclude: [] },
         serverTiming: false,
         certificates: [],
-        http1: "wire", h2c: false,
+        http1: "wire", http2: true, h2c: false,
         dnsTtlMs: 30_000,
         limits: {
           headersTimeoutMs: 60_000,

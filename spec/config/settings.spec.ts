@@ -128,7 +128,7 @@ describe("readSettings", () => {
     [{ WORKERS: "0" }, 'WORKERS: expected an integer 1–64, or auto, found "0"'],
     [{ WORKERS: "65" }, 'WORKERS: expected an integer 1–64, or auto, found "65"'],
     [{ WORKERS: "AUTO" }, 'WORKERS: expected an integer 1–64, or auto, found "AUTO"'],
-    [{ HTTP_PORT: "80a" }, 'HTTP_PORT: expected an integer 0–65535, found "80a"'],
+    [{ HTTP_PORT: "80a" }, 'HTTP_PORT: expected an integer 0–65535, or off, found "80a"'],
     [{ HTTP_PORT: "65536" }, "expected an integer 0–65535"],
     [{ HTTP_PORT: "8081", ...ADMIN }, "ADMIN_PORT: port 8081 is already used by HTTP_PORT"],
     [{ PROBE_PORT: "8008" }, "PROBE_PORT: port 8008 is already used by HTTP_PORT"],
@@ -179,7 +179,7 @@ describe("readSettings", () => {
 
   it("reports everything at once, under the name of the flag or variable that was set", () => {
     expect(issues({ "http-port": "x", "admin-port": true }, { HTTPS_PORT: "y" })).toEqual([
-      '--http-port: expected an integer 0–65535, found "x"',
+      '--http-port: expected an integer 0–65535, or off, found "x"',
       'HTTPS_PORT: expected an integer 0–65535, found "y"',
       "--admin-port needs a value: an integer 0–65535",
     ]);

@@ -1,6 +1,5 @@
 /** The promises of every balancing strategy. */
 import { expect, it } from "vitest";
-import { textHash } from "../../lib/base/mix.ts";
 import type { Candidate, Strategy } from "../../lib/upstream/balance.ts";
 import { balancerOf } from "../support/balance_parts.ts";
 import { madeUpExchange } from "../support/exercise.ts";
@@ -15,7 +14,7 @@ export interface MadeUpCandidate extends Candidate {
 export function candidates(text: string): MadeUpCandidate[] {
   return text.split(" ").map((item) => {
     const [id, weight = "1"] = item.split(":");
-    return { id: id!, idHash: textHash(id!), weightNow: Number(weight), load: 0, turn: 0 };
+    return { id: id!, weightNow: Number(weight), load: 0, turn: 0 };
   });
 }
 

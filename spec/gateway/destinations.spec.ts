@@ -66,7 +66,7 @@ describe("tools.client", () => {
     const kind = { ...asking({ dials: { why: "stores", urls: () => urls } }), name: "stores" };
     const candidate = new Candidate({ modules: withAllParts(), config: oneService(9, { plugins: [{ name: "stores", config: { url: "http://127.0.0.1:1/" } }] }), plugins: [kind] });
     const { config, kinds } = candidate.configuration.snapshot;
-    const named = destinationsOf(config, kinds, withAllParts().parts).filter(({ why }) => why === "stores");
+    const named = destinationsOf(config, kinds, withAllParts()).filter(({ why }) => why === "stores");
     expect(named.map(({ host, port }) => `${host} ${port}`)).toEqual(["store 6379", "::1 6380", "log.example 5170", "a.example 443"]);
     return candidate.close();
   });

@@ -2,6 +2,8 @@ import { once } from "node:events";
 import http from "node:http";
 import type { AddressInfo } from "node:net";
 import type { Duplex } from "node:stream";
+import { text } from "node:stream/consumers";
+import tls from "node:tls";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { createGateway, createLog, type ConfigInput } from "../../lib/index.ts";
 import { SERVER } from "../support/certs.ts";
@@ -28,10 +30,13 @@ describe("listen", () => {
     expect((await ask(port, { path: "/a/x" })).status).toBe(200);
   });
 
-  it("listen rejects an HTTPS listener before there is a plain one", async () => {
-    const gateway = createGateway({ config: oneService(9) });
-    await expect(gateway.listen({ port: 0, tls: TLS })).rejects.toThrow("a plain listener has to be there");
-    await gateway.close(0);
+  it("listen opens an HTTPS listener without a plain one", async () => {
+    const gateway = createGateway({ config: oneService((await backend()).port) });
+    onTestFinished(async () => void (await gateway.close(0)));
+    const { port } = await gateway.listen({ port: 0, tls: TLS });
+    const socket = tls.connect({ host: "127.0.0.1", port, rejectUnauthorized: false });
+    socket.write("GET /a/x HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+    expect(await text(socket)).toMatch(/^HTTP\/1\.1 200 OK\r\n/);
   });
 
   it("listen rejects after close, and while closing", async () => {

@@ -20,7 +20,7 @@ const terminating = withPlugins({ name: "request_termination", config: { status:
 /** The names of the kinds that are there after loading. */
 async function kindsLoadedFor(source: ConfigSource): Promise<string[]> {
   const parts = new Parts(TABLE);
-  await parts.load(source);
+  await parts.loadParts(source);
   return parts.kinds.filter((kind) => builtinPlugins.includes(kind)).map(({ name }) => name);
 }
 
@@ -68,9 +68,9 @@ describe("what a configuration has loaded", () => {
     ["redis", { global: { counters: { store: "redis", url: "redis://127.0.0.1" } }, services: [] }],
   ] as const)("is the part %s, which is not there before", async (name, value) => {
     const parts = new Parts(TABLE);
-    await parts.load({ value: { services: [service] } });
+    await parts.loadParts({ value: { services: [service] } });
     expect(() => parts.part(name)).toThrow(`the part "${name}" ${NOT_LOADED}`);
-    await parts.load({ value });
+    await parts.loadParts({ value });
     expect(parts.part(name)).toBeDefined();
   });
 });
@@ -78,7 +78,7 @@ describe("what a configuration has loaded", () => {
 /** The parts that a configuration names, and `inject`. */
 async function partsOf(config: ConfigInput | string = { services: [] }) {
   const modules = await loadPluginModules(config);
-  await modules.parts.loadPart("embedding");
+  await modules.loadPart("embedding");
   return modules;
 }
 
@@ -144,7 +144,7 @@ describe("a plugin kind alone", () => {
 describe("a gateway that somebody can ask", () => {
   it("answers every question with the parts of the smallest configuration, and with none of the others", async () => {
     const modules = await partsOf({ services: [service] });
-    for (const name of ["reporting", "metrics", "exposition"] as const) await modules.parts.loadPart(name);
+    for (const name of ["reporting", "metrics", "exposition"] as const) await modules.loadPart(name);
     const gateway = new Gateway({ config: { services: [service] }, modules });
     await gateway.listen({ port: 0 });
     expect(gateway.status).toMatchObject({ state: "serving", warnings: [], counters: null });

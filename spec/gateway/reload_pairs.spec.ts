@@ -86,6 +86,7 @@ async function configurations(): Promise<readonly ConfigInput[]> {
     of({
       ...{ load_balancing_strategy: "hash", hash_on: "header:apiKey", hash_balance_factor: 150 },
       ...{ pool: { max_connections: 9, keepalive_idle_ms: 1500 }, timeouts: { connect_ms: 50_000, response_ms: 50_000, idle_ms: 50_000, total_ms: 55_000 } },
+      ...{ upstream_path: "/api", routes: [{ path: "/{rest*}", upstream_path: "/v2/{rest}" }] },
       sticky: { cookie: "c", ttl_s: 60, secret: "0123456789abcdef0123456789abcdef" },
     }),
     of({
@@ -93,7 +94,7 @@ async function configurations(): Promise<readonly ConfigInput[]> {
       tls: { ca, cert: clientCert, key: clientKey, servername: "localhost", verify: true },
       health: { ...HEALTH, path: "/" },
     }, { certificates: [{ hosts: ["localhost"], cert, key }] }),
-    of({ protocol: "h2c", upstreams: [{ host: "127.0.0.1", port: http2Port }], health: HEALTH }, { h2c: true }),
+    of({ protocol: "h2c", upstreams: [{ host: "127.0.0.1", port: http2Port }], health: HEALTH }, { h2c: true, http2: false }),
     of(
       { upstreams: [{ host: "localhost", port }], hosts: ["127.0.0.1"], encoded_slashes: "allow", path_parameters: "allow", preserve_host: true, upstream_client: "node" },
       { name: "seven", http1: "node", limits, access_log, server_timing: true, trusted_proxies: ["127.0.0.0/8"], https_redirect: { status: 307, port: 8443 }, underscore_headers: "allow", dns_ttl_ms: 200 },
@@ -101,7 +102,7 @@ async function configurations(): Promise<readonly ConfigInput[]> {
     of(
       {
         plugins: [{ name: "key_auth", config: { key: "k" } }, { name: "bot_protection", enabled: false }],
-        routes: [{ name: "r", path: "/{rest*}", methods: ["GET"], match: { headers: { apiKey: "k" } }, plugins: [{ id: "one", name: "rate_limit", config: { limit_hour: 1_000_000 } }, { name: "foreign" }] }],
+        routes: [{ name: "r", path: "/{rest*}", methods: ["GET"], match: { headers: { apiKey: "k" }, scheme: "http" }, plugins: [{ id: "one", name: "rate_limit", config: { limit_hour: 1_000_000 } }, { name: "foreign" }] }],
       },
       { counters, plugins: [{ name: "cors", config: { allow_origins: ["https://example.com"] } }], plugin_modules: [module], accept_warnings: ["plain_http_secret:services.s.routes.r"] },
       { $schema: "x", tests: tests.map((each) => ({ ...each, request: { ...each.request, headers: { apiKey: "k" } } })), test_files: [fileWith("[]")] },

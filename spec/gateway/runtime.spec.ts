@@ -5,13 +5,14 @@ import { withAllParts } from "../../lib/parts/all_parts.ts";
 import { Runtime } from "../../lib/gateway/runtime.ts";
 import { ANYWHERE } from "../support/anywhere.ts";
 import { Breaker, BREAKER_BYTES } from "../../lib/upstream/breaker.ts";
+import { addFailures } from "../../lib/upstream/shared_health.ts";
 import { UpstreamTls } from "../../lib/upstream/tls.ts";
 import { manualClock } from "../support/clock.ts";
 import { backend, oneService, running } from "../support/gateway.ts";
 import { ask, eventually } from "../support/raw_client.ts";
 import { threadsOf } from "../support/threads.ts";
 
-const { parts } = withAllParts();
+const parts = withAllParts();
 const made = () => new Runtime(manualClock(), silentLog, undefined, undefined, parts);
 const OPTIONS = { ...ANYWHERE, protocol: "http", host: "127.0.0.1", port: 9, keepaliveIdleMs: 1000 } as const;
 
@@ -86,7 +87,7 @@ describe("Runtime", () => {
     const before = adopt("a", "b");
     expect(adopt("a").get("a")!.upstreamSet).toBe(before.get("a")!.upstreamSet);
     expect(adopt("a", "b").get("b")!.upstreamSet).not.toBe(before.get("b")!.upstreamSet);
-    expect(runtime.health.map(({ name }) => name)).toEqual(["a", "b"]);
+    expect(runtime.upstreamSets.map(({ service }) => service)).toEqual(["a", "b"]);
   });
 });
 
@@ -238,12 +239,11 @@ describe("the runtime of a program with workers", () => {
     const [main, one, two] = [start(-1), start(0), start(1)];
     for (const { inFlight, connections } of [one, one, two]) {
       inFlight!.take(0);
-      connections!.take(0);
-      connections!.takeFor("192.0.2.1", 0);
+      connections!.take("192.0.2.1", 0, 0);
     }
-    expect([main.inFlight!.total, main.connections!.open, two.connections!.takeFor("192.0.2.1", 3)]).toEqual([3, 3, null]);
+    expect([main.inFlight!.total, main.connections!.open, two.connections!.take("192.0.2.1", 0, 3)]).toEqual([3, 3, "max_connections_per_ip"]);
     main.forget(2, 0);
-    expect([main.inFlight!.total, main.connections!.open, two.connections!.takeFor("192.0.2.1", 2)]).toEqual([1, 1, expect.any(Function)]);
+    expect([main.inFlight!.total, main.connections!.open, two.connections!.take("192.0.2.1", 0, 2)]).toEqual([1, 1, expect.any(Function)]);
   });
 
   it("a runtime of the main thread looks up only the upstreams that it checks, and a worker looks up all and checks none", async () => {
@@ -273,7 +273,7 @@ describe("the runtime of a program with workers", () => {
     const main = activate(start(-1));
     expect(lookups).toEqual(["checked.example"]);
     clock.advance(1000);
-    await eventually(() => main.health[0]!.upstreams[0]!.state === "healthy", "a check has passed");
+    await eventually(() => main.upstreamSets[0]!.report.upstreams[0]!.state === "healthy", "a check has passed");
     expect(checked).toEqual(["/healthz"]);
   });
 
@@ -291,13 +291,14 @@ describe("the runtime of a program with workers", () => {
     inUse.upstreamSets.set("s", { upstreamSet, members, breaker: null, checks: null });
     main.adopt(inUse);
     onTestFinished(() => main.destroy());
-    main.addFailures([
+    const find = (service: string, id: string) => main.peer(service, id);
+    addFailures([
       { service: "s", upstream: "9", count: 2, reason: "broken" },
       { service: "s", upstream: "gone", count: 3, reason: "broken" },
       { service: "gone", upstream: "9", count: 3, reason: "broken" },
-    ]);
+    ], find);
     expect(upstreamSet.report.upstreams.map(({ state }) => state)).toEqual(["unknown", "unknown"]);
-    main.addFailures([{ service: "s", upstream: "9", count: 1, reason: "the last" }]);
+    addFailures([{ service: "s", upstream: "9", count: 1, reason: "the last" }], find);
     expect(upstreamSet.report.upstreams.map(({ state, reason }) => [state, reason])).toEqual([["ejected", "the last"], ["unknown", null]]);
   });
 });

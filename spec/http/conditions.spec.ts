@@ -1,8 +1,21 @@
 import { describe, expect, it } from "vitest";
 import { findCookie } from "../../lib/http/cookies.ts";
-import { compileConditions, conditionTests, type Conditions } from "../../lib/http/conditions.ts";
+import { compileConditions, conditionTests, type Conditions, type Scheme } from "../../lib/http/conditions.ts";
+import type { HeaderList } from "../../lib/http/headers.ts";
 
-const compile = (conditions: Partial<Conditions>) => compileConditions({ headers: {}, query: {}, cookies: {}, ...conditions });
+/** Whether they hold over http, unless the scheme is given. */
+function compile(conditions: Partial<Conditions>) {
+  const holds = compileConditions({ headers: {}, query: {}, cookies: {}, ...conditions });
+  return (headers: HeaderList, query: string, scheme: Scheme = "http") => holds(headers, query, scheme);
+}
+
+describe("the scheme", () => {
+  it("is compared, besides all else", () => {
+    const https = compile({ scheme: "https", headers: { "X-Version": "2" } });
+    expect([https(["X-Version", "2"], "", "https"), https(["X-Version", "2"], ""), https([], "", "https")]).toEqual([true, false, false]);
+    expect(compile({ scheme: "http" })([], "")).toBe(true);
+  });
+});
 
 describe("headers", () => {
   const holds = (wanted: Conditions["headers"], ...list: string[]) => compile({ headers: wanted })(list, "");

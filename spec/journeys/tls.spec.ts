@@ -69,6 +69,22 @@ describe("the HTTPS listener", () => {
     expect(await chosen()).toBe(false);
   });
 
+  it("the HTTPS listener does not offer HTTP/2 where global.http2 is false; a reload asks open connections to leave, and offers it again", async () => {
+    const origin = await backend();
+    const { gateway, port } = await secure(oneService(origin.port));
+    const chosen = async (...protocols: string[]) => (await handshake(port, { ALPNProtocols: protocols })).alpnProtocol;
+    const session = await h2TlsSession(port);
+    expect((await get(session, { ":path": "/a/x" })).status).toBe(200);
+    const left = once(session, "goaway");
+    await gateway.reload(oneService(origin.port, {}, { http2: false }));
+    await left;
+    expect(await chosen("h2", "http/1.1")).toBe("http/1.1");
+    await expect(chosen("h2")).rejects.toMatchObject({ code: "ERR_SSL_TLSV1_ALERT_NO_APPLICATION_PROTOCOL" });
+    expect((await get1(port, { path: "/a/x" })).status).toBe(200);
+    await gateway.reload(oneService(origin.port));
+    expect(await chosen("h2", "http/1.1")).toBe("h2");
+  });
+
   it("the HTTPS listener presents the server certificate", async () => {
     const { port } = await secure(oneService(9));
     const socket = await handshake(port);

@@ -63,7 +63,7 @@ function config(from: Random): unknown {
 function withPlugins(from: Random): unknown {
   const some = from.list(1, 4, () => from.pick(PLAIN_PLUGINS));
   const plugins = (most: number) => from.list(0, most, () => from.pick(some));
-  const routes = from.list(1, 4, () => null).map((_, i) => ({ name: `r${i}`, path: pattern(from, "p", 3), methods: from.list(0, 2, () => from.pick(["GET", "POST"])), plugins: plugins(from.chance(0.3) ? 2 : 0) }));
+  const routes = from.list(1, from.chance(0.3) ? 1 : 4, () => null).map((_, i) => ({ name: `r${i}`, path: pattern(from, "p", 3), methods: from.list(0, 2, () => from.pick(["GET", "POST"])), plugins: plugins(from.chance(0.3) ? 3 : 0) }));
   const service = { name: "s", base_path: "/", upstreams: [{ host: "localhost", port: 1 }], routes, plugins: plugins(3) };
   return { global: { plugins: plugins(1) }, services: [service] };
 }
@@ -119,6 +119,17 @@ describe("canHaveWarnings", () => {
       expect(can(withSecret(secret)), secret).toBe(true);
     }
     expect(can(withSecret("a".repeat(40)))).toBe(false);
+  });
+
+  it("is false for a key and a limit of a route that is alone, and true where another route lacks its key, or the limit comes first", () => {
+    const plugins = [{ name: "key_auth", config: { key: "k" } }, limit("credential")];
+    const of = (own: readonly object[], outer: readonly object[] = [], more: readonly object[] = []) => ({
+      services: [{ name: "s", base_path: "/", plugins: outer, upstreams: [{ host: "localhost", port: 1 }], routes: [{ path: "/{a}/{b*}", plugins: own }, ...more] }],
+    });
+    expect([codesOf(of(plugins)), can(of(plugins))]).toEqual([[], false]);
+    expect([codesOf(of(plugins.toReversed())), can(of(plugins.toReversed()))]).toEqual([["limit_before_identity"], true]);
+    expect([codesOf(of(plugins.slice(0, 1), plugins.slice(1))), can(of(plugins.slice(0, 1), plugins.slice(1)))]).toEqual([["limit_before_identity"], true]);
+    expect(can(of(plugins, [], [{ path: "/c" }]))).toBe(true);
   });
 
   it("is false for a key and a limit of a service, and true for those of a route", () => {

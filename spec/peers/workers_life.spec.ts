@@ -77,14 +77,15 @@ describe.each(RELEASES)("two workers on Node %i", (release) => {
     expect(paths.sort()).toEqual(Array.from({ length: 400 }, (_, i) => `/a/${Math.floor(i / 20)}-${i % 20}/`).sort());
   });
 
-  it("resume each other's TLS sessions", async () => {
+  it("resume each other's TLS sessions, on HTTPS ports alone", async () => {
     const { port } = await backend();
     const folder = emptyFolder();
     const [cert, key] = [join(folder, "server.pem"), join(folder, "server.key")];
     writeFileSync(cert, SERVER.cert);
     writeFileSync(key, SERVER.key);
     const config = oneService(port, { plugins: [{ name: "probe" }] }, { plugin_modules: [probeModule()] });
-    const running = await withWorkers(config, { release, environment: { SERVER_CERT_PATH: cert, SERVER_KEY_PATH: key } });
+    const running = await withWorkers(config, { release, environment: { SERVER_CERT_PATH: cert, SERVER_KEY_PATH: key, HTTP_PORT: "off" } });
+    expect(running.started.http).toBe("off: HTTP_PORT is off");
     const https = Number(new URL((running.started.https as string[])[0]!).port);
     let session: Buffer | undefined;
     const worker = async (resumed: boolean) => {

@@ -231,6 +231,57 @@ describe("configuration", () => {
   });
 });
 
+describe("from", () => {
+  const FROM = { key: "k1", from: ["header:X-API-Key", "query:api_key", "header:apiKey"] };
+
+  it.each<[string, { query?: string; headers?: string[] }]>([
+    ["a header, in any case", { headers: ["x-api-KEY", "k1"] }],
+    ["a parameter", { query: "?a=1&api_key=k1" }],
+    ["a parameter in another spelling", { query: "?api%5Fkey=k%31" }],
+    ["a later place", { headers: ["apikey", "k1"] }],
+    ["several places with the same key", { query: "?api_key=k1", headers: ["X-API-Key", "k1", "apiKey", "k1"] }],
+  ])("from accepts the key in %s", (_where, parts) => expect(ask(FROM, parts).status).toBe(200));
+
+  it.each<[string, { query?: string; headers?: string[] }, string]>([
+    ["another key in another place", { query: "?api_key=k2", headers: ["X-API-Key", "k1"] }, "key_invalid"],
+    ["another key in another place, behind the same one", { query: "?api_key=k1&api_key=k2", headers: ["X-API-Key", "k1"] }, "key_invalid"],
+    ["an empty key in another place", { query: "?api_key", headers: ["X-API-Key", "k1"] }, "key_invalid"],
+    ["the right key in a later place alone", { query: "?api_key=k2", headers: ["apiKey", "k1"] }, "key_invalid"],
+    ["the key in places that are not listed", { query: "?apiKey=k1", headers: ["X-Key", "k1"] }, "key_missing"],
+    ["a parameter in another case", { query: "?API_KEY=k1" }, "key_missing"],
+  ])("from refuses %s", (_what, parts, code) => expect(ask(FROM, parts)).toMatchObject({ status: 401, code, forwarded: null }));
+
+  it("from names its places in the 401", () => {
+    expect(problemOf(ask(FROM, {}).reply)["detail"]).toBe("Send the API key in the header X-API-Key or in the query parameter api_key or in the header apiKey.");
+    expect(problemOf(ask({ key: "k1" }, {}).reply)["detail"]).toBe("Send the API key in the query parameter apiKey or in the header apiKey.");
+  });
+
+  it("hide_credentials removes the key from all places of from, and from no other", () => {
+    const parts = { query: "?x=%2f&api_key=k1&apiKey=y&api%5fkey=k1", headers: ["X-Api-Key", "k1", "Accept", "*/*", "apikey", "k1", "x-api-key", "k1"] };
+    expect(ask({ ...FROM, hide_credentials: true }, parts).forwarded).toMatchObject({ query: "?x=%2f&apiKey=y", headers: ["Accept", "*/*"] });
+  });
+
+  it("from tells logs which parameters and headers hold keys, and the upstream's trailers which headers are removed", () => {
+    const config = checked(keyAuth.schema, { ...FROM, hide_credentials: true }).value as never;
+    expect(keyAuth.secretParameters!(config)).toEqual(["api_key", "x-api-key", "apikey"]);
+    expect(keyAuth.ownHeaders!(config)).toEqual(["x-api-key", "apikey"]);
+    expect(keyAuth.ownHeaders!(checked(keyAuth.schema, FROM).value as never)).toEqual([]);
+  });
+
+  it.each<[string, readonly string[], RegExp]>([
+    ["no place", [], /from: expected at least 1 item/],
+    ["a place of another kind", ["cookie:a"], /from\[0\]: expected "header:<name>" or "query:<name>", found "cookie:a"/],
+    ["a place without a name", ["header:"], /from\[0\]: expected "header:<name>" or "query:<name>"/],
+    ["a name that no header can have", ["header:a b"], /from\[0\]: expected "header:<name>" or "query:<name>"/],
+    ["a header that plugins never see", ["header:Connection"], /from\[0\]: .*plugins never see this header/],
+    ["a header that says where a request is from", ["header:X-Forwarded-For"], /from\[0\]: .*plugins never see this header/],
+    ["a header twice", ["header:X-Key", "query:k", "header:x-key"], /from\[2\]: is there twice/],
+  ])("from reports %s as a configuration error", (_what, from, message) => {
+    const { issues } = checked(keyAuth.schema, { key: "k1", from });
+    expect(issues).toEqual([expect.stringMatching(message)]);
+  });
+});
+
 describe("a key beyond ASCII", () => {
   it("a key is accepted in the query and, in UTF-8, in the header", () => {
     const utf8AsNodeReadsIt = Buffer.from("clé").toString("latin1");

@@ -1,6 +1,6 @@
-/** Routes that share a pattern and differ by their conditions on headers, query and cookies. */
+/** Routes that share a pattern and differ by their conditions on headers, query, cookies and scheme. */
 import { describe, expect, it } from "vitest";
-import type { Conditions } from "../../lib/http/conditions.ts";
+import type { Conditions, Scheme } from "../../lib/http/conditions.ts";
 import type { HeaderList } from "../../lib/http/headers.ts";
 import { canMeet, listOf, routeConditions } from "../../lib/route/conditions.ts";
 import { proveRoutes, type Proof } from "../../lib/route/overlaps.ts";
@@ -41,10 +41,11 @@ interface Sent {
   readonly path?: string;
   readonly headers?: HeaderList;
   readonly query?: string;
+  readonly scheme?: Scheme;
 }
 
-function taker(entries: readonly Entry[], { method = "GET", path = "/a", headers = [], query = "" }: Sent = {}): string {
-  const found = compileTable(entries).find("", method, path, path.includes("%2F"), headers, query);
+function taker(entries: readonly Entry[], { method = "GET", path = "/a", headers = [], query = "", scheme = "http" }: Sent = {}): string {
+  const found = compileTable(entries).find("", method, path, path.includes("%2F"), headers, query, scheme);
   return found.kind === "route" ? found.target.name : found.kind;
 }
 
@@ -121,6 +122,8 @@ describe("checkRoutes", () => {
     ["two patterns", { query: { b: { matches: "^a" } } }, { query: { b: { matches: "^b" } } }],
     ["lists with the same escaped value", { query: { b: { matches: "^(?:a\\\\|c)$" } } }, { query: { b: "a\\" } }],
     ["a list of values and a list with one of them", { cookies: { c: { matches: "^(?:a|b)$" } } }, { cookies: { c: { matches: "^(b|c)$" } } }],
+    ["the same scheme", { scheme: "https" }, { scheme: "https" }],
+    ["a scheme and a header", { scheme: "https" }, X1],
     ["absent twice", { cookies: { c: null } }, { cookies: { c: null } }],
     ["one of two conditions differs and can hold", { ...X1, query: { b: null } }, { ...X1, cookies: { c: null } }],
   ])("reports as many conditions that one request can fulfil: %s", (_title, a, b) => {
@@ -139,6 +142,7 @@ describe("checkRoutes", () => {
     ["a value and a pattern that does not match it", X1, { headers: { "X-Version": { matches: "^2" } } }],
     ["lists without a value in both", { query: { b: { matches: "^(?:a|b\\.c)$" } } }, { query: { b: { matches: "^(?:c|b-c)$" } } }],
     ["a list and a pattern that matches none of it", { query: { b: { matches: "^(?:a1|a2)$" } } }, { query: { b: { matches: "^b" } } }],
+    ["different schemes", { ...X1, scheme: "http" }, { ...X1, scheme: "https" }],
     ["more conditions", X1, { ...X1, query: { b: true } }],
     ["conditions and none", undefined, X1],
   ])("accepts routes of one pattern: %s", (_title, a, b) => {
@@ -191,19 +195,21 @@ describe("proveRoutes", () => {
     expect(unreachable(entry("GET /+/a/b"), entry("GET /a+/b", X1), entry("GET /a+/b v2", { headers: { "X-Version": null } }))).toEqual([]);
     const two = [entry("GET /a+/b some", { cookies: { c: true } }), entry("GET /a+/b none", { cookies: { c: null } })];
     expect(unreachable(entry("GET /+/a/b"), ...two)).toEqual([["GET /+/a/b", "GET /a+/b none"]]);
+    const schemes = [entry("GET /a", { scheme: "https" }), entry("GET /a plain", { scheme: "http" }), entry("GET /a other")];
+    expect(unreachable(...schemes)).toEqual([["GET /a other", "GET /a plain"]]);
   });
 
   it("a sample request has the headers, query and cookies with which the route gets it", () => {
-    const conditions: Match = { headers: { "X-Version": { matches: "^v[0-9]+-beta$" } }, query: { "a b": "ü&", c: true }, cookies: { d: "1", e: null, f: "2" } };
+    const conditions: Match = { headers: { "X-Version": { matches: "^v[0-9]+-beta$" } }, query: { "a b": "ü&", c: true }, cookies: { d: "1", e: null, f: "2" }, scheme: "https" };
     const entries = [entry("GET /a", conditions), entry("GET /a rest"), entry("PUT /a", { headers: { "X-A": null, "X-B": null } }), entry("PUT /a rest", { headers: { "X-A": true } })];
     const { samples } = proofOf(entries);
     expect([...samples.values()]).toEqual([
-      { method: "GET", host: "localhost", path: "/a", headers: ["x-version", "v0-beta", "cookie", "d=1; f=2"], query: "?a%20b=%C3%BC%26&c=x" },
-      { method: "GET", host: "localhost", path: "/a", headers: [], query: "" },
-      { method: "PUT", host: "localhost", path: "/a", headers: [], query: "" },
-      { method: "PUT", host: "localhost", path: "/a", headers: ["x-a", "x"], query: "" },
+      { method: "GET", host: "localhost", path: "/a", headers: ["x-version", "v0-beta", "cookie", "d=1; f=2"], query: "?a%20b=%C3%BC%26&c=x", scheme: "https" },
+      { method: "GET", host: "localhost", path: "/a", headers: [], query: "", scheme: "http" },
+      { method: "PUT", host: "localhost", path: "/a", headers: [], query: "", scheme: "http" },
+      { method: "PUT", host: "localhost", path: "/a", headers: ["x-a", "x"], query: "", scheme: "http" },
     ]);
-    for (const [{ name }, { method, path, headers, query }] of samples) expect(taker(entries, { method, path, headers, query })).toBe(name);
+    for (const [{ name }, sent] of samples) expect(taker(entries, sent)).toBe(name);
   });
 
   it("a route without a guard that a client selects by a header avoids the guard of its sibling", () => {
@@ -231,7 +237,9 @@ describe("comparison with a reading of the rules that tries every route and ever
     METHODS.flatMap((method) =>
       [[], ["1"], ["2"], ["1", "2"], ["z1"], ["z"], ["q"]].flatMap((versions) =>
         ["", "?b", "?b=1", "?b=2&b=1"].flatMap((query) =>
-          [[], ["Cookie", "d=1; c=1"], ["Cookie", "c=9"]].map((cookie) => ({ method, path, query, headers: [...versions.flatMap((each) => ["X", each]), ...cookie] })),
+          [[], ["Cookie", "d=1; c=1"], ["Cookie", "c=9"]].flatMap((cookie) =>
+            (["http", "https"] as const).map((scheme) => ({ method, path, query, scheme, headers: [...versions.flatMap((each) => ["X", each]), ...cookie] })),
+          ),
         ),
       ),
     ),
@@ -244,11 +252,12 @@ describe("comparison with a reading of the rules that tries every route and ever
       const x = some(["1", "2", true, null, ...patterns], 0.6);
       const b = some(["1", "", true, null], 0.3);
       const c = some(["1", true, null], 0.2);
-      const match = { headers: x === undefined ? {} : { x }, query: b === undefined ? {} : { b }, cookies: c === undefined ? {} : { c } } as Conditions;
-      const isMatched = x !== undefined || b !== undefined || c !== undefined;
+      const scheme = some(["http", "https"], 0.2);
+      const match = { headers: x === undefined ? {} : { x }, query: b === undefined ? {} : { b }, cookies: c === undefined ? {} : { c }, ...(scheme !== undefined && { scheme }) } as Conditions;
+      const isMatched = [x, b, c, scheme].some((each) => each !== undefined);
       const path = r.pick(["/+/a/b", "/a+/b", "/+/a/{x}", "/a+/{x}"]);
       const text = `${r.pick(["*", "GET", "GET", "PUT", "GET,PUT", "HEAD"])} ${path}`;
-      return entry(`${text} ${isMatched ? JSON.stringify([x, b, c]) : ""} | ${r.pick(["", "", "k", "k,l"])}`, isMatched ? match : undefined);
+      return entry(`${text} ${isMatched ? [x, b, c, scheme].map((each) => JSON.stringify(each) ?? "-").join() : ""} | ${r.pick(["", "", "k", "k,l"])}`, isMatched ? match : undefined);
     });
     const declared = drafts.map(({ basePath, path, methods, match: { written: match } = {} }, i) => {
       const service = { name: `s${i}`, basePath, hosts: [], at: ["services", i] };
@@ -259,13 +268,14 @@ describe("comparison with a reading of the rules that tries every route and ever
   }
 
   /** Values of the request that a condition is about. */
-  function fulfils({ headers, query, cookies }: Conditions, sent: Required<Sent>): boolean {
+  function fulfils({ headers, query, cookies, scheme }: Conditions, sent: Required<Sent>): boolean {
     const versions = sent.headers.filter((_text, i) => i % 2 === 1 && sent.headers[i - 1] === "X");
     const holds = (wanted: unknown, values: readonly string[]) =>
       wanted === null
         ? values.length === 0
         : values.some((value) => wanted === true || wanted === value || (typeof wanted === "object" && new RegExp((wanted as { matches: string }).matches).test(value)));
     return (
+      (scheme === undefined || scheme === sent.scheme) &&
       Object.values(headers).every((wanted) => holds(wanted, versions)) &&
       Object.values(query).every((wanted) => holds(wanted, new URLSearchParams(sent.query).getAll("b"))) &&
       Object.values(cookies).every((wanted) => holds(wanted, sent.headers.at(-2) === "Cookie" ? [sent.headers.at(-1)!.slice(-1)] : []))
@@ -298,7 +308,7 @@ describe("comparison with a reading of the rules that tries every route and ever
       const entries = someEntries(r, true);
       const table = compileTable(entries);
       for (const sent of REQUESTS) {
-        const found = table.find("", sent.method, sent.path, false, sent.headers, sent.query);
+        const found = table.find("", sent.method, sent.path, false, sent.headers, sent.query, sent.scheme);
         const name = found.kind === "route" ? found.target.name : found.kind;
         if (name !== naive(entries, sent)) expect(name, `${JSON.stringify(sent)} of ${entries.map(({ target }) => target.name).join("; ")}`).toBe(naive(entries, sent));
         seen[found.kind] = (seen[found.kind] ?? 0) + 1;
@@ -331,8 +341,8 @@ describe("comparison with a reading of the rules that tries every route and ever
       const found = bypasses.flatMap(({ target, takers }) => takers.map((each) => `${target.name} < ${each.target.name}`));
       expect(found.sort(), said).toEqual([...pairs].sort());
       const requests = [...samples].concat(bypasses.flatMap(({ takers }) => takers.map(({ target, request }) => [target, request!] as const)));
-      for (const [{ name }, { method, path, headers, query }] of requests) {
-        expect(table.find("", method, path, false, headers, query), `${said}: ${JSON.stringify({ method, path, headers, query })}`).toMatchObject({ target: { name } });
+      for (const [{ name }, { method, path, headers, query, scheme }] of requests) {
+        expect(table.find("", method, path, false, headers, query, scheme), `${said}: ${JSON.stringify({ method, path, headers, query, scheme })}`).toMatchObject({ target: { name } });
       }
       count.unreachable += unreachable.length;
       count.match += bypasses.filter(({ takers }) => takers.some(({ reason }) => reason === "match")).length;

@@ -5,6 +5,8 @@ import { proveRoutes, type Proof } from "../../lib/route/overlaps.ts";
 import { MAX_STEPS_IN_ALL } from "../../lib/route/spellings.ts";
 import { compileTable, type TableEntry } from "../../lib/route/table.ts";
 import type { RouteDestination } from "../../lib/route/upstream_overlaps.ts";
+import { upstreamPath } from "../../lib/route/upstream_path.ts";
+import type { Route, Service } from "../../lib/config/model.ts";
 import { random, type Random } from "../support/random.ts";
 
 interface Target {
@@ -67,7 +69,7 @@ describe("proveRoutes", () => {
   it("names the routes that take the requests of an unreachable one, and one such request", () => {
     const [found] = proofOf(["GET /a/{x*}", "PUT /a/{y}", "GET /a/{y}/{z*}"].map(entry)).unreachable;
     expect(found!.takers.map(({ name }) => name)).toEqual(["PUT /a/{y}", "GET /a/{y}/{z*}"]);
-    expect(found!.request).toEqual({ method: "PUT", host: "localhost", path: "/a/x", query: "", headers: [] });
+    expect(found!.request).toEqual({ scheme: "http", method: "PUT", host: "localhost", path: "/a/x", query: "", headers: [] });
   });
 
   it("has a request for each route that is reached, which this route takes", () => {
@@ -157,11 +159,24 @@ describe("proveRoutes", () => {
     expect(takers.filter(({ reason }) => reason === "upstream").map(({ request }) => [`${request!.method} ${request!.host}${request!.path}`])).toEqual(expected);
   });
 
-  it("finds the same routes to one place of an upstream as all requests that can be spelt, sent through the route table", () => {
+  it.each([
+    ["", 0, 0],
+    [", with an upstream_path of services", 0.6, 0],
+    [", with an upstream_path of services and routes", 0.3, 0.5],
+  ])("finds the same routes to one place of an upstream as all requests that can be spelt, sent through the route table%s", (_title, ofServices, ofRoutes) => {
     const r = random(26);
     let count = 0;
     for (let round = 0; round < ROUNDS; round++) {
-      const entries = someEntries(r);
+      const prefixes = new Map<string, string | undefined>();
+      const entries = someEntries(r).map((each) => {
+        const place = `${each.basePath} ${each.hosts.join()}`;
+        const prefix = prefixes.has(place) ? prefixes.get(place) : r.chance(ofServices) ? r.pick(["/a", "/a/", "/b/a"]) : undefined;
+        prefixes.set(place, prefix);
+        const replaced = r.chance(ofRoutes) ? someTemplate(r, each) : undefined;
+        const { basePath, path } = each;
+        const written = upstreamPath({ basePath, upstreamPath: prefix } as Service, { path, upstreamPath: replaced } as Route);
+        return { ...each, upstreamPath: written, target: { ...each.target, name: `${each.target.name} to ${prefix}+${replaced}` } };
+      });
       const services = new Map<string, RouteDestination>();
       const destinations = new Map(
         entries.map(({ basePath, hosts, target }) => {
@@ -214,6 +229,14 @@ describe("proveRoutes", () => {
 function named(): () => string {
   let count = 0;
   return () => `{p${count++}}`;
+}
+
+/** Of some of the parameters, and of the same literals as the patterns. */
+function someTemplate(r: Random, { basePath, path }: Entry): string {
+  const rest = /\{(p\d+)\*\}/.exec(path)?.[1];
+  const names = [...`${basePath}${path}`.matchAll(/\{(p\d+)\}/g)].map(([, name]) => `{${name}}`).filter(() => r.chance(0.7));
+  const segments = r.list(0, 2, () => r.pick(["a", "b", "c", names.pop() ?? "a"]));
+  return `/${[...segments, ...(rest !== undefined && r.chance(0.7) ? [`{${rest}}`] : [])].join("/")}`;
 }
 
 const ROUNDS = Number(process.env["ROUNDS"] ?? 80);
@@ -308,7 +331,7 @@ function tryAll(entries: readonly Entry[]) {
 /** All paths of up to five segments, of a, b and c, without %2F. */
 const PLAIN = [0, 1, 2, 3, 4, 5].flatMap((length) => Array.from({ length: 3 ** length }, (_, i) => "/" + Array.from({ length }, (_, at) => "abc"[Math.floor(i / 3 ** at) % 3]).join("/")));
 
-/** For each pair of routes of different services: whether a request for the one and one for the other lead to the same place. */
+/** For each pair of routes, of different services or where a route has an upstream_path: whether a request for the one and one for the other lead to the same place. */
 function tryPlaces(entries: readonly Entry[], destinationOf: (target: Target) => RouteDestination): Set<string> {
   const table = compileTable(entries);
   const places = new Map<Target, Set<string>>();
@@ -319,7 +342,7 @@ function tryPlaces(entries: readonly Entry[], destinationOf: (target: Target) =>
         if (found.kind !== "route") continue;
         const { addresses } = destinationOf(found.target);
         const known = places.get(found.target) ?? new Set();
-        for (const address of addresses) for (const named of [host, "any"]) known.add(`${method} ${address} ${named} ${found.upstreamPath}`);
+        for (const address of addresses) for (const named of [host, "any"]) known.add(`${method} ${address} ${named} ${found.upstreamPath.replace(/\/$/, "")}`);
         places.set(found.target, known);
       }
     }
@@ -328,7 +351,8 @@ function tryPlaces(entries: readonly Entry[], destinationOf: (target: Target) =>
   for (const [a, reached] of places) {
     for (const [b, others] of places) {
       const [to, other] = [destinationOf(a), destinationOf(b)];
-      if (to === other || ![...a.guards].some((guard) => !b.guards.has(guard))) continue;
+      const isSameService = to === other && !entries.some(({ target, upstreamPath }) => destinationOf(target) === to && upstreamPath?.isOfRoute);
+      if (a === b || isSameService || ![...a.guards].some((guard) => !b.guards.has(guard))) continue;
       const isHostTold = to.preservesHost && other.preservesHost;
       if ([...reached].some((place) => others.has(place) && (isHostTold ? !place.includes(" any ") : place.includes(" any ")))) pairs.add(`${a.name} < ${b.name}`);
     }

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { parsePattern, type Segment } from "../../lib/route/pattern.ts";
-import { PathStates, PatternIndex, type Ranked } from "../../lib/route/pattern_index.ts";
+import { firstState, PatternIndex, type Ranked } from "../../lib/route/pattern_index.ts";
 import { findSpelling, MAX_STEPS, type Spelling } from "../../lib/route/spellings.ts";
 
 function segments(text: string): readonly Segment[] {
@@ -14,7 +14,7 @@ function tried(pattern: string, other: string, accepts: (spelling: Spelling) => 
   const index = new PatternIndex<Ranked>(new Set([""]));
   const found: Spelling[] = [];
   const steps = { taken: 0 };
-  const { start } = new PathStates([""], index.rootsFrom(""));
+  const start = firstState([""], index.rootsFrom(""));
   const [own, wanted] = [segments(pattern), segments(other)];
   const answer = findSpelling<Ranked>(own, [wanted], {
     length: own.length,

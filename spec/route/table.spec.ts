@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { candidatesOf } from "../../lib/route/candidates.ts";
 import { readTarget } from "../../lib/route/path.ts";
 import { compileTable, type Found, type TableEntry } from "../../lib/route/table.ts";
 import { random, type Random } from "../support/random.ts";
@@ -232,7 +233,7 @@ describe("candidates", () => {
     entry("/", "/a/b", { hosts: ["*.com"], target: "wide" }),
     entry("/", "/a/b/c", { target: "deeper" }),
   ];
-  const asked = (authority: string | null) => compileTable(list).candidates(authority, "/a/b").map(({ target, host }) => [target, host]);
+  const asked = (authority: string | null) => candidatesOf(compileTable(list), authority, "/a/b").map(({ target, host }) => [target, host]);
 
   it("candidates lists every route whose pattern matches once, in the order in which hosts and patterns are tried", () => {
     const open = [["/a /{x}", ""], ["/ /{x*}", ""]];
@@ -242,8 +243,18 @@ describe("candidates", () => {
     expect(new Set(asked(null).map(([target]) => target))).toEqual(new Set(["host", "wide", "/a /{x}", "/ /{x*}"]));
   });
 
+  it("candidates lists the most specific pattern first, in any order of declaration", () => {
+    const patterns = ["/{x*}", "/{x}/b", "/{x}/{y}", "/a/{x*}", "/a/{x}", "/a/b", "/a", "/a/b/c"];
+    const matching = (declared: readonly string[], path: string) => candidatesOf(compileTable(declared.map((each) => entry("/", each, { target: each }))), "", path).map(({ target }) => target);
+    for (const declared of [patterns, patterns.toReversed()]) {
+      expect(matching(declared, "/a/b/")).toEqual(["/a/b", "/a/{x}", "/a/{x*}", "/{x}/b", "/{x}/{y}", "/{x*}"]);
+    }
+    expect(matching(["/a"], "/b")).toEqual([]);
+    expect(matching(["/", "/{x*}", "/{x}"], "/")).toEqual(["/"]);
+  });
+
   it("a candidate lists its methods, HEAD with GET", () => {
-    const [one, rest] = compileTable(list).candidates("", "/a/b");
+    const [one, rest] = candidatesOf(compileTable(list), "", "/a/b");
     expect(["GET", "HEAD", "PUT"].map((method) => [one!.takes(method), rest!.takes(method)])).toEqual([[true, true], [true, true], [false, true]]);
   });
 });

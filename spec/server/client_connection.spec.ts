@@ -6,6 +6,7 @@ import { WriteBatch } from "../../lib/base/event_loop.ts";
 import { DeadlineTimer } from "../../lib/base/clock.ts";
 import { problem, type Reply } from "../../lib/http/reply.ts";
 import { createWireHttp1 } from "../../lib/server/http1_wire.ts";
+import { Drain } from "../../lib/server/http1.ts";
 import type { Limits } from "../../lib/server/limits.ts";
 import { connectionWithoutTls, type Inbound } from "../../lib/server/receive.ts";
 import { client, codeIn, get, statusesIn } from "../journeys/harness.ts";
@@ -23,7 +24,9 @@ async function serving(serve: (inbound: Inbound) => Reply | undefined, limits: P
   const answers: ((reply: Reply) => void)[] = [];
   const sockets: net.Socket[] = [];
   const log = { debug() {}, info() {}, warn() {}, error() {} };
+  const drain = new Drain();
   const http1 = createWireHttp1({
+    drain,
     connectionOf: connectionWithoutTls,
     clock,
     log,
@@ -47,11 +50,12 @@ async function serving(serve: (inbound: Inbound) => Reply | undefined, limits: P
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   onTestFinished(() => {
-    http1.destroy();
+    drain.cancel();
     server.close();
     for (const socket of sockets) socket.destroy();
   });
-  return { clock, http1, port: (server.address() as AddressInfo).port, received, ended, joined, answers, sockets };
+  const drainAfter = (lingerMs: number) => drain.begin(clock, lingerMs, () => http1.endIdle());
+  return { clock, drain, drainAfter, port: (server.address() as AddressInfo).port, received, ended, joined, answers, sockets };
 }
 
 /** As `eventually`, for what takes long on a busy machine: the test's own time limit ends it. */
@@ -359,14 +363,14 @@ it("does not reset the connection for a body behind a request that is refused fo
 });
 
 it("does not reset the connection for a request that crosses the last reply of a drain", async () => {
-  const { port, clock, http1, answers, sockets } = await serving(() => undefined);
+  const { port, clock, drainAfter, answers, sockets } = await serving(() => undefined);
   const talk = await client(port);
   talk.socket.allowHalfOpen = true;
   let reset = false;
   talk.socket.on("error", () => (reset = true));
   talk.send(get("/1"));
   await eventually(() => answers.length === 1, "one request to answer");
-  http1.drain(100);
+  drainAfter(100);
   answers[0]!(fine());
   await talk.until("ok");
   for (const path of ["/2", "/3", "/4"]) {
@@ -383,12 +387,12 @@ it("does not reset the connection for a request that crosses the last reply of a
 });
 
 it.runIf(codec === "wire")("ends a connection whose early reply left before a drain once the rest of the upload has arrived", async () => {
-  const { port, clock, http1, sockets, ended } = await serving(fine);
+  const { port, clock, drainAfter, sockets, ended } = await serving(fine);
   const talk = await client(port);
   talk.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\n12345");
   await talk.until("ok");
   await eventually(() => ended.length === 1, "one ended call");
-  http1.drain(100);
+  drainAfter(100);
   clock.advance(100);
   expect(sockets[0]!.destroyed).toBe(false);
   talk.send("67890");
@@ -399,12 +403,12 @@ it.runIf(codec === "wire")("ends a connection whose early reply left before a dr
 });
 
 it.runIf(codec === "wire")("leaves no timer when a drain is cut short", async () => {
-  const { port, clock, http1, sockets } = await serving(fine);
+  const { port, clock, drain, drainAfter, sockets } = await serving(fine);
   const talk = await client(port);
   talk.send(get("/1"));
   await talk.until("ok");
-  http1.drain(10_000);
-  http1.destroy();
+  drainAfter(10_000);
+  drain.cancel();
   for (const socket of sockets) socket.destroy();
   await talk.closed();
   expect(clock.pending).toBe(0);

@@ -17,24 +17,24 @@ function counted(): readonly ConnectionCounts[] {
 describe("counts of connections", () => {
   it.each(ADDRESSES.map((address) => [address]))("two workers count the connections of %s together, and apart from all others", (address) => {
     const [, one, two] = counted();
-    expect([one!.takeFor(address, 1), two!.takeFor(address, 1)]).toEqual([expect.any(Function), null]);
-    for (const other of ADDRESSES) if (other !== address) expect([other, two!.takeFor(other, 1)]).toEqual([other, expect.any(Function)]);
+    expect([one!.take(address, 0, 1), two!.take(address, 0, 1)]).toEqual([expect.any(Function), "max_connections_per_ip"]);
+    for (const other of ADDRESSES) if (other !== address) expect([other, two!.take(other, 0, 1)]).toEqual([other, expect.any(Function)]);
   });
 
   it("connections of several workers are admitted as those of one thread are, by the same addresses", () => {
     const rng = random(11);
     const [own, one, two] = counted();
-    const held: (readonly (() => void)[])[] = [];
+    const held: (readonly unknown[])[] = [];
     for (let i = 0; i < 20_000; i++) {
       const worker = rng.pick([one!, two!]);
       if (rng.chance(0.5) && held.length > 0) {
-        for (const give of held.splice(rng.int(0, held.length - 1), 1)[0]!) give();
+        for (const give of held.splice(rng.int(0, held.length - 1), 1)[0]!) (give as () => void)();
         continue;
       }
       const [address, most, mostOfClient] = [rng.pick([...ADDRESSES, ...SAME]), rng.int(0, 12), rng.int(0, 3)];
-      const taken = [own!, worker].map((counts) => (counts.take(most) ? (counts.takeFor(address, mostOfClient) ?? counts.give()) : "full"));
-      expect(typeof taken[1]).toBe(typeof taken[0]);
-      if (typeof taken[0] === "function") held.push([...(taken as (() => void)[]), () => own!.give(), () => worker.give()]);
+      const taken = [own!, worker].map((counts) => counts.take(address, most, mostOfClient));
+      if (typeof taken[0] === "function") held.push(taken);
+      else expect(taken[1]).toBe(taken[0]);
       expect([one!.open, two!.open]).toEqual([own!.open, own!.open]);
     }
   });

@@ -12,7 +12,7 @@ it("refuses a request with a whole problem document that announces the end of th
   const socket = new PassThrough();
   let text = "";
   socket.on("data", (chunk: Buffer) => (text += chunk.toString()));
-  refuseBare(socket, "bad_request", { requestId: "id-2", clock: manualClock(), detail: "Because." });
+  refuseBare(socket, { code: "bad_request", detail: "Because." }, manualClock(), "id-2");
   const [first, body] = text.split("\r\n\r\n");
   expect(first).toMatch(/^HTTP\/1\.1 400 Bad Request\r\nContent-Type: application\/problem\+json\r\nContent-Length: \d+\r\nDate: \w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT\r\nX-Request-Id: id-2\r\nConnection: close$/);
   expect(JSON.parse(body!)).toEqual({

@@ -1,7 +1,6 @@
 import net, { type AddressInfo, type Socket } from "node:net";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { ConnectionLimit, watchUpload, type Limits, type Rules, type Upload } from "../../lib/server/limits.ts";
-import { DeadlineTimer } from "../../lib/base/clock.ts";
+import { ConnectionLimit, UploadPace, type Limits, type Rules } from "../../lib/server/limits.ts";
 import { guard } from "../../lib/server/tls.ts";
 import { trustedProxies } from "../../lib/server/trusted_proxies.ts";
 import { manualClock } from "../support/clock.ts";
@@ -126,84 +125,23 @@ it("guard throws for a server that has no connection listener of its own", () =>
 });
 
 describe("upload rates", () => {
-  function upload(): Upload & { bytes: number; waiting: boolean; slow: boolean } {
-    const self = { bytes: 0, waiting: true, slow: false };
-    return Object.assign(self, {
-      received: () => self.bytes,
-      awaited: () => self.waiting,
-      tooSlow: () => {
-        self.slow = true;
-      },
-    });
-  }
-
-  /** Lets seconds pass, each with so many bytes. */
-  function pass(clock: ReturnType<typeof manualClock>, seconds: number, each: { bytes: number }, bytes: number): void {
-    for (let i = 0; i < seconds; i++) {
-      each.bytes += bytes;
-      clock.advance(1_000);
-    }
+  /** Lets seconds pass, each with so many bytes; returns whether the upload was too slow in each. */
+  function uploading(leastBytesPerS: number) {
+    const pace = new UploadPace(leastBytesPerS);
+    let received = 0;
+    return (seconds: number, bytes: number) => Array.from({ length: seconds }, () => pace.isTooSlow((received += bytes), 1_000));
   }
 
   it("accepts uploads at the minimum rate and gives up slower uploads after ten seconds", () => {
-    const clock = manualClock();
-    const deadlines = new DeadlineTimer(clock);
-    const [fast, slow] = [upload(), upload()];
-    watchUpload(deadlines, fast, 100);
-    watchUpload(deadlines, slow, 100);
-    for (let i = 0; i < 10; i++) {
-      fast.bytes += 100;
-      slow.bytes += 99;
-      clock.advance(1_000);
-    }
-    expect([fast.slow, slow.slow]).toEqual([false, false]);
-    fast.bytes += 100;
-    slow.bytes += 99;
-    clock.advance(1_000);
-    expect([fast.slow, slow.slow]).toEqual([false, true]);
+    expect(uploading(100)(11, 100)).toEqual(Array(11).fill(false));
+    expect(uploading(100)(11, 99)).toEqual([...Array(10).fill(false), true]);
   });
 
   it.each([
     [3_000, 30],
     [1_000_000_000, 60],
   ])("measures the average rate and credits at most a minute: after %d bytes in one second an upload may stall for %d", (bytes, seconds) => {
-    const clock = manualClock();
-    const early = upload();
-    watchUpload(new DeadlineTimer(clock), early, 100);
-    pass(clock, 1, early, bytes);
-    pass(clock, seconds - 1, early, 0);
-    expect(early.slow).toBe(false);
-    pass(clock, 1, early, 0);
-    expect(early.slow).toBe(true);
-  });
-
-  it("does not charge an upload for the time in which its body is not read", () => {
-    const clock = manualClock();
-    const held = upload();
-    watchUpload(new DeadlineTimer(clock), held, 100);
-    held.waiting = false;
-    pass(clock, 3_600, held, 0);
-    held.waiting = true;
-    pass(clock, 10, held, 0);
-    expect(held.slow).toBe(false);
-    pass(clock, 1, held, 0);
-    expect(held.slow).toBe(true);
-  });
-
-  it("shares one timer between all uploads and runs it only while there are uploads", () => {
-    const clock = manualClock();
-    const deadlines = new DeadlineTimer(clock);
-    expect(clock.pending).toBe(0);
-    const ends = [upload(), upload(), upload()].map((each) => watchUpload(deadlines, each, 1));
-    expect(clock.pending).toBe(1);
-    for (const end of ends) end();
-    expect(clock.pending).toBe(0);
-    const slow = upload();
-    const end = watchUpload(deadlines, slow, 1);
-    pass(clock, 11, slow, 0);
-    expect(slow.slow).toBe(true);
-    expect(clock.pending).toBe(0);
-    end();
-    expect(clock.pending).toBe(0);
+    const pass = uploading(100);
+    expect([...pass(1, bytes), ...pass(seconds, 0)]).toEqual([...Array(seconds).fill(false), true]);
   });
 });

@@ -3,7 +3,7 @@ import { balancerOf as made } from "../../lib/gateway/upstreams.ts";
 import { withAllParts } from "../../lib/parts/all_parts.ts";
 import type { Balancer, Balancing } from "../../lib/upstream/balance.ts";
 
-const { parts } = withAllParts();
+const parts = withAllParts();
 
 export function balancerOf(balancing: Balancing, random?: () => number): Balancer {
   return made(balancing, parts, random);

@@ -125,7 +125,7 @@ export function textOf(config: unknown): string {
 
 export interface RunningProgram extends Program {
   readonly file: string;
-  /** Port of the plain listener. */
+  /** Port of the plain listener, or of the one for HTTPS where it is off. */
   readonly port: number;
   /** The start-up line, which is JSON. */
   readonly started: Readonly<Record<string, unknown>>;
@@ -138,14 +138,14 @@ export function runningProgram(config: unknown, words: readonly string[] = [], e
 
 /** As `runningProgram`, with a file that is there. */
 export async function runningFile(file: string, words: readonly string[] = [], environment: Record<string, string> = {}, node?: string, main?: string): Promise<RunningProgram> {
-  const ports = ["--http-port", "0", "--https-port", "0", "--listen-host", "127.0.0.1"];
+  const ports = [...("HTTP_PORT" in environment ? [] : ["--http-port", "0"]), "--https-port", "0", "--listen-host", "127.0.0.1"];
   // Not without them: they name settings that not every start loads.
   const isOperated = [...Object.keys(environment), ...words].some((name) => /^(?:ADMIN_|MANAGER|--admin-|--manager)/.test(name));
   const variables = { ...environment, ...(isOperated && { ADMIN_PORT: "0", MANAGER_PORT: "0" }) };
   const running = program(["--config", file, ...ports, ...words], { environment: variables, ...(node !== undefined && { node }), ...(main !== undefined && { main }) });
   await running.says(/"message":"edge-gateway [^"]+ started".*\n/);
   const started = logLines(running.stderr()).find(({ message }) => / started$/.test(String(message)))!;
-  return { ...running, file, started, port: Number(new URL((started.http as string[])[0]!).port) };
+  return { ...running, file, started, port: Number(new URL([started.http, started.https].find(Array.isArray)![0] as string).port) };
 }
 
 /** Every line of the log, each of which has to be JSON. */

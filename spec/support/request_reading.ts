@@ -79,14 +79,11 @@ export function readPieces(pieces: Iterable<Buffer>, limits: Limits): Reading {
     }
     rest = rest.length === 0 ? piece : unused.joined(rest, piece);
     while (rest.length > 0 && end === null) {
-      if (parser.isOver) {
-        parser.next();
-        isFirst = false;
-      }
+      if (parser.isOver) isFirst = false;
       const used = parser.read(rest, limits);
       if (used < 0) {
         end = `refused ${parser.fault!.code}`;
-        why = parser.fault!.message;
+        why = parser.fault!.detail;
         break;
       }
       rest = rest.subarray(used);

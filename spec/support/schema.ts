@@ -8,10 +8,11 @@ import type { JsonSchema } from "../../lib/config/schema.ts";
 import { ALL_FIELDS } from "../../lib/parts/all_parts.ts";
 import { checkRoutes as check } from "../../lib/route/checks.ts";
 import * as conditions from "../../lib/route/conditions.ts";
+import * as upstreamPaths from "../../lib/route/upstream_path.ts";
 
 export function loadConfig<K extends PluginKind>(source: ConfigSource, options: LoadOptions<K>) {
   const result: LoadResult<K> = load(source, { parts: ALL_FIELDS, readTests, references, ...options });
-  return result.ok ? { ...result, conditions } : result;
+  return result.ok ? { ...result, conditions, upstreamPaths } : result;
 }
 
 export function configJsonSchema(kinds: readonly PluginKind[]): JsonSchema {

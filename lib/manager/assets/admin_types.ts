@@ -18,6 +18,7 @@ export interface Conditions {
   readonly headers?: Readonly<Record<string, Condition>>;
   readonly query?: Readonly<Record<string, Condition>>;
   readonly cookies?: Readonly<Record<string, Condition>>;
+  readonly scheme?: "http" | "https";
 }
 
 export interface RouteConfig {

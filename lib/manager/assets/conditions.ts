@@ -10,9 +10,10 @@ const KINDS = [
   ["cookies", "cookie"],
 ] as const;
 
-/** "header X-Version = 2", "query beta absent", "cookie plan matches ^gold": in the order headers, query, cookies. */
+/** "header X-Version = 2", "query beta absent", "cookie plan matches ^gold": in the order headers, query, cookies, scheme. */
 export function conditionTexts(match: Conditions | undefined): readonly string[] {
-  return KINDS.flatMap(([kind, word]) => Object.entries(match?.[kind] ?? {}).map(([name, condition]) => `${word} ${name} ${conditionText(condition)}`));
+  const named = KINDS.flatMap(([kind, word]) => Object.entries(match?.[kind] ?? {}).map(([name, condition]) => `${word} ${name} ${conditionText(condition)}`));
+  return match?.scheme === undefined ? named : [...named, `scheme = ${match.scheme}`];
 }
 
 /** " where header X-Version = 2 and query beta absent"; "" without conditions. */
@@ -37,7 +38,7 @@ export interface ConditionExample {
 
 /** The parts of a request that meet the conditions, as far as they name a value that is not masked. */
 export function exampleFor(match: Conditions | undefined): ConditionExample {
-  const given = (kind: keyof Conditions): readonly (readonly [string, string])[] =>
+  const given = (kind: (typeof KINDS)[number][0]): readonly (readonly [string, string])[] =>
     Object.entries(match?.[kind] ?? {}).flatMap(([name, condition]) => {
       if (condition === true) return [[name, "1"] as const];
       return typeof condition === "string" && !condition.includes(MASK) ? [[name, condition] as const] : [];

@@ -1,0 +1,12 @@
+/**
+ * Reads the servers of URLs.
+ */
+import type { Destination } from "./egress.ts";
+
+/** The server of a URL, such as that of http, https, redis, or of any scheme with a port. */
+export function destinationOf({ protocol, hostname, port }: URL, why: string): Destination {
+  const host = hostname.startsWith("[") ? hostname.slice(1, -1) : hostname;
+  return { host, port: Number(port || DEFAULT_PORTS[protocol]), why };
+}
+
+export const DEFAULT_PORTS: Readonly<Record<string, number>> = { "http:": 80, "https:": 443, "redis:": 6379, "rediss:": 6379 };

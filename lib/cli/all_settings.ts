@@ -1,0 +1,15 @@
+/**
+ * Reads the settings that not every start has.
+ */
+import { readSettings, type Settings } from "../config/settings.ts";
+import { asksForTraces, type Environment, type Flags, type Host, type SettingsRead } from "../config/start_settings.ts";
+import { PARTS } from "../parts/table.ts";
+import { refuseLacking } from "./failure.ts";
+
+/** Throws a `Failure` where the settings ask for traces, and this build has none. */
+export async function readAll(flags: Flags, environment: Environment, host: Host): Promise<SettingsRead<Settings>> {
+  if (!asksForTraces(environment)) return readSettings(flags, environment, host);
+  refuseLacking(["tracing"]);
+  const { readTracing } = await PARTS.tracing.load();
+  return readSettings(flags, environment, { ...host, readTracing });
+}

@@ -1,0 +1,26 @@
+/**
+ * Opens the tracing of requests.
+ */
+import type { Clock } from "../base/clock.ts";
+import type { Log } from "../base/log.ts";
+import { tracingProblem, type TracingSettings } from "../config/tracing.ts";
+import { OtlpExporter } from "../observe/otlp.ts";
+import { createSampler } from "../observe/sampling.ts";
+import { Tracer } from "../observe/trace.ts";
+
+export { readTracing } from "../config/tracing.ts";
+
+interface Tools {
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly secretParameters: ReadonlySet<string>;
+}
+
+/** Throws a `TypeError` for settings that cannot be used. */
+export function openTracing(settings: TracingSettings, { clock, log, secretParameters }: Tools): { readonly spans: OtlpExporter; readonly tracer: Tracer } {
+  const problem = tracingProblem(settings);
+  if (problem !== undefined) throw new TypeError(problem);
+  const { sampler = "parentbased_always_on", ratio = 1 } = settings;
+  const spans = new OtlpExporter({ settings, clock, log });
+  return { spans, tracer: new Tracer({ clock, sampler: createSampler(sampler, ratio), sink: spans, secretParameters }) };
+}
