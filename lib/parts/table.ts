@@ -140,10 +140,10 @@ export const PARTS = {
     named: KIND_PLACES.map((place) => place.replace(".name", "")),
     load: async () => ({ ...(await import("../gateway/plugin_instances.ts")), ...(await import("../gateway/plugin_destinations.ts")) }),
   },
-  /** Plugin modules: their fields, their evaluation, and what their kinds need. */
+  /** Plugin modules: their fields, and their evaluation. */
   modules: {
     named: ["global.plugin_modules[]"],
-    load: async () => ({ ...(await import("../config/plugin_modules.ts")), ...(await import("../gateway/module_loader.ts")), ...(await import("../plugins/sending_valid.ts")) }),
+    load: async () => ({ ...(await import("../config/plugin_modules.ts")), ...(await import("../gateway/module_loader.ts")) }),
   },
   /** How plugins verify passwords. */
   passwords: { named: [...namedByKinds("basic_auth"), "global.plugin_modules[]"], load: () => import("../base/password.ts") },

@@ -142,7 +142,7 @@ export class Cache {
   /** Validates a stale reply in the background, once at a time. */
   #renew(lookup: Lookup): void {
     const name = this.#awaitedName(lookup.key, lookup.exchange);
-    if (this.#store.closed || this.#fetches.get(name) !== undefined) return;
+    if (!this.#store.takes(lookup) || this.#fetches.get(name) !== undefined) return;
     const exchange = lookup.exchange.with({ method: "GET", headers: withoutHeaders(lookup.exchange.headers, rules.OF_THE_CLIENT) });
     // A failure is logged where it happens; the next request retries.
     this.#fetch({ ...lookup, exchange }, name, true).then(discard, () => {});
