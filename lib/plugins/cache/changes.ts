@@ -5,8 +5,8 @@ import { randomInt } from "node:crypto";
 import { mix } from "../../base/mix.ts";
 
 /** Targets share counters: a change of one target also outdates the replies of about one in 4,095 others. */
-export const COUNTERS = 4_096;
-export const CHANGES_BYTES = COUNTERS * Int32Array.BYTES_PER_ELEMENT;
+export const CHANGE_COUNTERS = 4_096;
+export const CHANGES_BYTES = CHANGE_COUNTERS * Int32Array.BYTES_PER_ELEMENT;
 
 export class Changes {
   /** The seed of the hash, then the counters. */
@@ -34,6 +34,6 @@ export class Changes {
   place(key: string): number {
     let hash = this.#seed;
     for (let i = 0; i < key.length; i++) hash = mix(hash ^ key.charCodeAt(i));
-    return 1 + (hash % (COUNTERS - 1));
+    return 1 + (hash % (CHANGE_COUNTERS - 1));
   }
 }

@@ -2,7 +2,7 @@
  * Stores replies by target and Vary within a limit of bytes: the least recently used is dropped first.
  */
 import { headerValues, type HeaderList } from "../../http/headers.ts";
-import { COUNTERS, type Changes } from "./changes.ts";
+import { CHANGE_COUNTERS, type Changes } from "./changes.ts";
 
 /** The conditions for using a stored reply (sections of RFC 9111); times in milliseconds. */
 export interface Terms {
@@ -52,7 +52,7 @@ export class CacheStore {
   /** All entries, the least recently used first. */
   readonly #order = new Set<Entry>();
   /** Until when requests do not wait for one another, by the place of their key: about one in 4,095 others has the same place. */
-  readonly #unshared = new Float64Array(COUNTERS);
+  readonly #unshared = new Float64Array(CHANGE_COUNTERS);
   #closed = false;
 
   constructor(mostBytes: number, changes: Changes) {
