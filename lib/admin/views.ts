@@ -8,7 +8,7 @@ import type { Explanation, Question, RunningPlugin } from "../proof/explain.ts";
 import type { GatewayHealth, GatewayStatus, LastReload, LastTests } from "../gateway/gateway.ts";
 import type { DryRun } from "../proof/dry_run.ts";
 import type { Warning } from "../gateway/status.ts";
-import type { UpstreamReport } from "../upstream/upstream_set.ts";
+import type { UpstreamReport } from "../upstream/upstream_report.ts";
 
 /** The data and actions that the admin interface needs from the rest of the program. */
 export interface AdminSource {

@@ -47,7 +47,7 @@ export function families(source: ReportSource): readonly Family[] {
     counter("edge_gateway_plugin_refusals_total", HELP.refusals, counted(routesOf(metrics), "code", ({ refusals }) => refusals)),
     { name: "edge_gateway_upstream_duration_seconds", type: "histogram", help: HELP.tries, samples: timed(triesOf(metrics)) },
     counter("edge_gateway_retries_total", "Tries beyond the first one of a request.", services),
-    { name: "edge_gateway_circuit_state", type: "gauge", help: HELP.circuits, samples: counted(upstreamSets.map(({ service, circuit }) => [["service", service], circuit] as const), "state", statesOf) },
+    { name: "edge_gateway_circuit_state", type: "gauge", help: HELP.circuits, samples: counted(upstreamSets.map(({ service, circuit }) => [["service", service], circuit?.state ?? null] as const), "state", statesOf) },
     { name: "edge_gateway_upstream_healthy", type: "gauge", help: HELP.healthy, samples: peersOf(upstreamSets, ({ health }) => (health.usable ? 1 : 0)) },
     { name: "edge_gateway_upstream_connections", type: "gauge", help: HELP.connections, samples: peersOf(upstreamSets, ({ pool, ofWorkers }) => pool.open + ofWorkers.open) },
     ...(followers === null ? [] : [gauge("edge_gateway_workers", "Threads that serve requests.", followers.serving)]),
