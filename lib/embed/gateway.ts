@@ -41,7 +41,7 @@ export class Gateway extends GatewayCore {
     const { configuration, listener, runtime } = this.#joined;
     const { parts } = runtime;
     if (!isWorker(runtime.threads) && this.#joined.metrics !== null) this.#joined.onActivate = () => this.#reports.start();
-    const mounted = parts.partIfLoaded("embedding")?.mounted(listener, configuration) ?? { handler: notEmbedded, upgrade: notEmbedded, matches: notEmbedded };
+    const mounted = parts.partIfLoaded("embedding")?.mounted(listener, configuration) ?? NOT_EMBEDDED;
     ({ handler: this.handler, upgrade: this.upgrade, matches: this.matches } = mounted);
   }
 
@@ -136,6 +136,7 @@ export class Gateway extends GatewayCore {
 }
 
 /** The program itself never calls what is for a host's server. */
-function notEmbedded(): never {
+const notEmbedded = (): never => {
   throw new Error(`the part "embedding" ${NOT_LOADED}`);
-}
+};
+const NOT_EMBEDDED: Mounted = { handler: notEmbedded, upgrade: notEmbedded, matches: notEmbedded };

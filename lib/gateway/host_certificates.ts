@@ -1,17 +1,15 @@
 /**
  * Compiles `global.certificates`: which certificate a handshake gets, what is reported of each, and which requests are misdirected.
  */
-import type { Clock } from "../base/clock.ts";
-import type { Log } from "../base/log.ts";
 import { factsOf } from "../base/pem.ts";
 import type { Config } from "../config/model.ts";
-import { hostCertificates, type DefaultCertificate } from "../server/certificates.ts";
+import { hostCertificates } from "../server/certificates.ts";
 import type { HttpsRedirect } from "./https_redirect.ts";
 import { misdirected } from "./misdirected.ts";
+import type { CompileTools } from "./plugin_instances.ts";
 
-/** `defaultCertificate` returns null where no listener serves HTTPS. */
-export function certificatesOf(configured: Config["global"]["certificates"], redirect: HttpsRedirect | null, defaultCertificate: () => DefaultCertificate | null, log: Log, clock: Clock) {
-  const certificates = hostCertificates(configured, log, clock);
+export function certificatesOf(configured: Config["global"]["certificates"], redirect: HttpsRedirect | null, { runtime, log, defaultCertificate = () => null }: CompileTools) {
+  const certificates = hostCertificates(configured, log, runtime.clock);
   const refusal = misdirected(certificates, defaultCertificate);
   return {
     certificates,

@@ -148,7 +148,7 @@ export class TlsServers {
     }
   }
 
-  /** To be called before a server listens: tickets are encrypted with this key, and not with keys that are made here. */
+  /** To be called before a server listens, where another thread makes the key, and replaces it: tickets are encrypted with this key, and not with keys that are made here. */
   useTicketKey(key: Buffer): void {
     this.#isKeyGiven = true;
     this.#replaceKey(key);
