@@ -46,13 +46,10 @@ export class AccessLog {
   /** For the sink, until the end of this turn of the event loop. */
   #held = "";
   #isStarted = false;
+  /** Whether requests that begin now are logged. */
+  isOn = false;
   constructor(options: AccessLogOptions) {
     this.#options = options;
-  }
-
-  /** Whether requests that begin now are logged. */
-  get isOn(): boolean {
-    return this.#settings.enabled && (this.#file !== null || this.#options.sink !== null);
   }
 
   /**
@@ -68,6 +65,7 @@ export class AccessLog {
     this.#excluded = matcher(settings.exclude);
     this.#settings = settings;
     if (settings.enabled) this.#isOfFile = path !== undefined;
+    this.#update();
   }
 
   /** Opens the file, if one is set and not open. Throws the system's error when it cannot be opened. */
@@ -75,6 +73,11 @@ export class AccessLog {
     this.#isStarted = true;
     const path = this.#fileOf(this.#settings);
     if (path !== undefined && this.#file === null) this.#open(path);
+    this.#update();
+  }
+
+  #update(): void {
+    this.isOn = this.#settings.enabled && (this.#file !== null || this.#options.sink !== null);
   }
 
   /** A request that is logged has ended at `now`. */
