@@ -63,7 +63,7 @@ export async function auditOf(flags: Flags): Promise<Audited> {
   const modules = await loadPluginModules(configPath, process.env, configKeyFile);
   for (const name of partsNamedBy(settings)) await modules.loadPart(name);
   const reader = new ConfigReader({ configFile: configPath, modules, ...(configKeyFile !== undefined && { configKeyFile }) }, (path) => readFileSync(path));
-  const read = reader.load(reader.source());
+  const read = await modules.withPositions(() => reader.load(reader.source()));
   const { config, tests, testFiles } = read.loaded;
   const keys = [...read.inputs.files].flatMap(([path, content]) => (PRIVATE_KEY.test(content.toString("latin1")) ? [path] : []));
   const own = config.global.pluginModules.map(({ path }) => auditedFile(path.path, path.content));

@@ -2,6 +2,7 @@
  * `edge-gateway schema`: prints the JSON Schema of the configuration. It runs the code of plugin modules.
  */
 import { configJsonSchema } from "../config/model.ts";
+import { parseWithPositions } from "../config/json_text.ts";
 import { kindsWithModules } from "../config/plugin_modules.ts";
 import * as references from "../config/references.ts";
 import { readConfigFile } from "../config/source.ts";
@@ -26,6 +27,7 @@ export const schema: RunCommand = async (given, own) => {
 async function kindsFor(file: string, keyFile: string | undefined): Promise<readonly AnyPlugin[]> {
   const modules = await loadPluginModules(file, process.env, keyFile);
   const read = readConfigFile(file, signatureCheck(modules, keyFile));
+  if (read.ok) parseWithPositions(read);
   const { kinds, issues } = read.ok ? kindsWithModules<AnyPlugin>(read, { references, environment: process.env }, builtinPlugins, modules.kindsOf) : { kinds: builtinPlugins, ...read };
   if (issues.length > 0) throw new ConfigError(issues, file);
   return kinds;
