@@ -1,9 +1,7 @@
 /**
  * The endpoints of the admin interface: paths, methods, replies and access control.
  */
-import type { Clock } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
-import type { Log } from "../base/log.ts";
 import { loaded } from "../gateway/parts.ts";
 import { allowedHosts, HOST_NOT_ALLOWED } from "../operator/allowed_hosts.ts";
 import { compressed } from "../http/content_coding.ts";
@@ -17,31 +15,10 @@ import type * as logins from "./login.ts";
 import { nowView, readNowQuestion } from "./now.ts";
 import type * as reloading from "./reload_request.ts";
 import { Sessions } from "./session.ts";
-import { hasMetricsToken, json, METRICS_TYPE, NO_STORE, queryOf, readiness, retryAfter, targetOf } from "./replies.ts";
-import { configView, gatewayView, healthView, statsWithHistoryView, statusView, testsView, type AdminSource, type Secrets } from "./views.ts";
+import { askedOf, hasMetricsToken, json, METRICS_TYPE, NO_STORE, queryOf, readiness, retryAfter } from "./replies.ts";
+import { configView, gatewayView, statusView, testsView, view, type InterfaceOptions, type Secrets } from "./views.ts";
 
-export interface EndpointsOptions {
-  readonly user: string;
-  /** Plain text, or a hash made by `hash-password`. */
-  readonly password: string;
-  /** Signs sessions; at least 32 bytes. Null: random, and sessions end with the process. */
-  readonly jwtSecret: string | null;
-  readonly sessionTtlS: number;
-  /** The name of the session cookie. */
-  readonly cookie: string;
-  /** A bearer token that opens /metrics alone; null: there is none. */
-  readonly metricsToken: string | null;
-  /** Masks AdminPassword and every secret written in the configuration itself. */
-  readonly redactSecrets: boolean;
-  /** Origins whose pages may use the interface (CORS): `https://ui.example.com`. No wildcard: credentials forbid one. */
-  readonly corsOrigins: readonly string[];
-  /** Host names, besides localhost, that are accepted over plain HTTP. */
-  readonly hosts: readonly string[];
-  readonly clock: Clock;
-  readonly log: Log;
-  /** Shown to logged-in clients only. */
-  readonly version: string;
-  readonly source: AdminSource;
+export interface EndpointsOptions extends InterfaceOptions {
   readonly onRequest: OnRequest;
 }
 
@@ -54,13 +31,12 @@ export interface OnRequest {
 }
 
 interface Endpoint {
+  /** GET is also HEAD. */
+  readonly method: "GET" | "POST" | "DELETE";
   /** "open": for every client, or the endpoint itself checks credentials. */
   readonly access: "open" | "session";
   readonly answer: (inbound: Inbound) => Reply | Promise<Reply>;
 }
-
-/** By method; HEAD is answered like GET, OPTIONS for every path. */
-type Methods = Readonly<Record<string, Endpoint>>;
 
 export class Endpoints {
   readonly #options: EndpointsOptions;
@@ -73,7 +49,7 @@ export class Endpoints {
   readonly #secrets: "masked" | "shown";
   readonly #isKnownHost: (authority: string) => boolean;
   readonly #origins: ReadonlySet<string>;
-  readonly #table: Readonly<Record<string, Methods>>;
+  readonly #table: Readonly<Record<string, Endpoint>>;
 
   constructor(options: EndpointsOptions) {
     this.#options = options;
@@ -82,33 +58,30 @@ export class Endpoints {
     this.#isKnownHost = allowedHosts(options.hosts);
     this.#origins = new Set(options.corsOrigins.map((origin) => origin.trim().replace(/\/$/, "").toLowerCase()));
     const { source } = options;
-    const view = (shown: (target: string) => unknown): Methods => ({ GET: { access: "session", answer: ({ target }) => json(200, shown(target)) } });
-    const figures = (shown: () => unknown): Methods => ({
-      GET: {
-        access: "session",
-        answer: async ({ headers }) => {
-          await source.refresh("counts");
-          return compressed(json(200, shown()), headers);
-        },
-      },
-    });
+    const open = (method: Endpoint["method"], answer: Endpoint["answer"]): Endpoint => ({ method, access: "open", answer });
+    const session = (method: Endpoint["method"], answer: Endpoint["answer"]): Endpoint => ({ method, access: "session", answer });
+    const figures = (shown: () => unknown) =>
+      session("GET", async ({ headers }) => {
+        await source.refresh("counts");
+        return compressed(json(200, shown()), headers);
+      });
     this.#table = {
-      "/login": { POST: { access: "open", answer: (inbound) => this.#logIn(inbound) } },
-      "/logout": { DELETE: { access: "open", answer: (inbound) => this.#logOut(inbound) } },
-      "/gateway": { GET: { access: "session", answer: (inbound) => this.#config(inbound) } },
-      "/gateway/config": view((target) => configView(source.settings(), this.#secretsFor(target))),
+      "/login": open("POST", (inbound) => this.#logIn(inbound)),
+      "/logout": open("DELETE", (inbound) => this.#logOut(inbound)),
+      "/gateway": session("GET", (inbound) => this.#config(inbound)),
+      "/gateway/config": session("GET", ({ target }) => json(200, configView(source.settings(), this.#secretsFor(target)))),
       "/gateway/status": figures(() => statusView(source.status())),
-      "/gateway/health": figures(() => healthView(source.health())),
-      "/gateway/stats": figures(() => statsWithHistoryView(source.stats("all"))),
-      "/gateway/now": { GET: { access: "session", answer: (inbound) => this.#now(inbound) } },
-      "/gateway/plugins": { GET: { access: "session", answer: (inbound) => this.#routePlugins(inbound) } },
-      "/gateway/tests": view(() => testsView(source.tests())),
-      "/gateway/events": { GET: { access: "session", answer: (inbound) => this.#streamEvents(inbound) } },
-      "/gateway/explain": { POST: { access: "session", answer: (inbound) => this.#explain(inbound) } },
-      "/gateway/reload": { POST: { access: "session", answer: (inbound) => this.#reload(inbound) } },
-      "/metrics": { GET: { access: "open", answer: (inbound) => this.#metrics(inbound) } },
-      "/healthz": { GET: { access: "open", answer: (inbound) => this.#health(inbound) } },
-      "/readyz": { GET: { access: "open", answer: () => readiness(source.ready()) } },
+      "/gateway/health": figures(() => view(source.health())),
+      "/gateway/stats": figures(() => view(source.stats("all"))),
+      "/gateway/now": session("GET", (inbound) => this.#now(inbound)),
+      "/gateway/plugins": session("GET", (inbound) => this.#routePlugins(inbound)),
+      "/gateway/tests": session("GET", () => json(200, testsView(source.tests()))),
+      "/gateway/events": session("GET", (inbound) => this.#streamEvents(inbound)),
+      "/gateway/explain": session("POST", (inbound) => this.#explain(inbound)),
+      "/gateway/reload": session("POST", (inbound) => this.#reload(inbound)),
+      "/metrics": open("GET", (inbound) => this.#metrics(inbound)),
+      "/healthz": open("GET", (inbound) => this.#health(inbound)),
+      "/readyz": open("GET", () => readiness(source.ready())),
     };
   }
 
@@ -134,12 +107,10 @@ export class Endpoints {
   }
 
   #route(inbound: Inbound): Reply | Promise<Reply> {
-    const { call, headers, method, refusal } = inbound;
-    if (refusal !== null) return problem(call, refusal.code, { detail: refusal.detail });
-    // Over HTTP/2 any 2xx would open the WebSocket (RFC 8441 §5).
-    if (inbound.upgrade !== null) return problem(call, "bad_request", { detail: "There are no WebSockets here." });
-    const { path, authority = inbound.authority } = targetOf(inbound.target);
-    if (path === null) return problem(call, "bad_request");
+    const { call, headers, method } = inbound;
+    const asked = askedOf(inbound);
+    if ("status" in asked) return asked;
+    const { path, authority } = asked;
     // Over TLS the certificate has proved the name to the browser.
     if (inbound.scheme === "http" && !this.#isKnownHost(authority)) return problem(call, "misdirected", { detail: HOST_NOT_ALLOWED });
     const [origin, ...others] = headerValues(headers, "origin");
@@ -147,15 +118,14 @@ export class Endpoints {
     if (!SAFE.has(method) && !isAllowed && isForeign(inbound, inbound.authority)) {
       return problem(call, "forbidden", { detail: "Pages of this origin may not make changes." });
     }
-    const methods = this.#table[path]; // No property of Object.prototype starts with a slash.
-    if (methods === undefined) return problem(call, "route_not_found", { detail: "The admin interface has no such path." });
-    const allow = Object.keys(methods).map((name) => (name === "GET" ? "GET, HEAD" : name)).concat("OPTIONS").join(", ");
+    const endpoint = this.#table[path]; // No property of Object.prototype starts with a slash.
+    if (endpoint === undefined) return problem(call, "route_not_found", { detail: "The admin interface has no such path." });
+    const allow = `${endpoint.method === "GET" ? "GET, HEAD" : endpoint.method}, OPTIONS`;
     if (method === "OPTIONS") {
       const preflight = isAllowed ? ["Access-Control-Allow-Methods", allow, ...PREFLIGHT] : [];
       return { status: 204, headers: ["Allow", allow, ...preflight], body: null };
     }
-    const endpoint = methods[method === "HEAD" ? "GET" : method];
-    if (endpoint === undefined) return problem(call, "method_not_allowed", { detail: `This path accepts ${allow}.`, headers: ["Allow", allow] });
+    if (endpoint.method !== (method === "HEAD" ? "GET" : method)) return problem(call, "method_not_allowed", { detail: `This path accepts ${allow}.`, headers: ["Allow", allow] });
     if (endpoint.access === "open" || this.#sessions.hasCookie(headers)) return endpoint.answer(inbound);
     const cookie = this.#sessions.foreignCookie(headers);
     const challenge = scriptChallenge(this.#options.cookie);

@@ -2,15 +2,12 @@
  * Event streams (server-sent events, HTML standard §9.2): every reader gets the status, health and statistics of the gateway as they change.
  */
 import { Readable } from "node:stream";
-import type { Clock, Timer } from "../base/clock.ts";
+import type { Timer } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
-import type { Log } from "../base/log.ts";
-import { healthView, statsView, statusView, steady, type AdminSource } from "./views.ts";
+import { statsView, statusView, steady, view, type AdminSource, type InterfaceOptions } from "./views.ts";
 
-export interface EventsOptions {
+export interface EventsOptions extends Pick<InterfaceOptions, "clock" | "log"> {
   readonly source: Pick<AdminSource, "refresh" | "status" | "health" | "stats">;
-  readonly clock: Clock;
-  readonly log: Log;
   /** Default 32. */
   readonly maxStreams?: number;
 }
@@ -129,7 +126,7 @@ export class EventStreams {
     const status = source.status();
     return {
       status: event("status", statusView(status)),
-      health: event("health", healthView(source.health())),
+      health: event("health", view(source.health())),
       stats: event("stats", statsView(source.stats("active"))),
       isEnd: isEnding(status.state),
     };

@@ -4,23 +4,18 @@
 import { createHmac, randomBytes, timingSafeEqual } from "node:crypto";
 import { networkOf } from "../base/cidr.ts";
 import { callerAddress } from "../base/ip_address.ts";
-import type { Clock } from "../base/clock.ts";
 import { sameText, verifyPassword } from "../base/password.ts";
 import { createTaskQueue } from "../base/task_queue.ts";
 import { basicCredentials, type Credentials } from "../http/basic.ts";
 import { Throttle, type Pause } from "./throttle.ts";
+import type { InterfaceOptions } from "./views.ts";
 
 export type LoginOutcome =
   /** "missing" includes other authentication schemes; it does not count as a guess. */
   | { readonly kind: "accepted" | "missing" | "wrong" | "overloaded" }
   | { readonly kind: "paused"; readonly pause: Pause };
 
-export interface LoginOptions {
-  readonly user: string;
-  /** Plain text, or a hash made by `base/password.ts`. */
-  readonly password: string;
-  readonly clock: Clock;
-}
+type LoginOptions = Pick<InterfaceOptions, "user" | "password" | "clock">;
 
 /** Half of Node's thread pool, which also resolves host names and reads files. */
 const MAX_VERIFYING = 2;

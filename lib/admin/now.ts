@@ -4,7 +4,7 @@
  */
 import { hash } from "node:crypto";
 import { queryOf } from "./replies.ts";
-import { healthView, statsView, statsWithHistoryView, statusView, steady, type AdminSource } from "./views.ts";
+import { statsView, statusView, steady, view, type AdminSource } from "./views.ts";
 
 /** `known`: the tags of what the client has; without it the reply has everything, the history included. */
 export interface NowQuestion {
@@ -24,13 +24,13 @@ export function readNowQuestion(target: string): NowQuestion | string {
 }
 
 export function nowView(source: Pick<AdminSource, "status" | "health" | "stats">, { figures, known }: NowQuestion) {
-  const [status, health] = [statusView(source.status()), healthView(source.health())];
+  const [status, health] = [statusView(source.status()), view(source.health())];
   const tags = [status, health].map((view) => hash("sha1", steady(JSON.stringify(view)), "base64url").slice(0, 12));
   const stats = source.stats(figures);
   return {
     known: tags.join("."),
     ...(known?.[0] !== tags[0] && { status }),
     ...(known?.[1] !== tags[1] && { health }),
-    stats: known === null ? statsWithHistoryView(stats) : statsView(stats),
+    stats: known === null ? view(stats) : statsView(stats),
   };
 }

@@ -2,25 +2,19 @@
  * The listener for probes and scrapers: `/healthz`, `/readyz` and `/metrics` on a port of its own, without a login.
  */
 import type { Readable } from "node:stream";
-import type { Clock } from "../base/clock.ts";
-import type { Log } from "../base/log.ts";
 import { allowedHosts, HOST_NOT_ALLOWED } from "../operator/allowed_hosts.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { createOperatorServer, type OperatorServer } from "../operator/operator_server.ts";
 import type { Inbound } from "../server/receive.ts";
-import { hasMetricsToken, json, METRICS_TYPE, NO_STORE, readiness, targetOf } from "./replies.ts";
+import { askedOf, hasMetricsToken, json, METRICS_TYPE, NO_STORE, readiness } from "./replies.ts";
+import type { InterfaceOptions } from "./views.ts";
 
-export interface ProbesOptions {
+/** /metrics requires the token if there is one, else one of the host names. */
+export interface ProbesOptions extends Pick<InterfaceOptions, "metricsToken" | "hosts" | "clock" | "log"> {
   /** Whether new requests should come here. */
   readonly ready: () => boolean;
   /** All metrics in Prometheus' text format. */
   readonly metrics: () => Readable | Promise<Readable>;
-  /** The bearer token that /metrics requires; null: it requires none. */
-  readonly metricsToken: string | null;
-  /** Host names, besides localhost, by which /metrics may be asked without a token. */
-  readonly hosts: readonly string[];
-  readonly clock: Clock;
-  readonly log: Log;
 }
 
 export function createProbes({ ready, metrics, metricsToken, hosts, clock, log }: ProbesOptions): OperatorServer {
@@ -36,12 +30,10 @@ export function createProbes({ ready, metrics, metricsToken, hosts, clock, log }
     },
   };
   const answer = (inbound: Inbound): Reply | Promise<Reply> => {
-    const { call, method, refusal, upgrade } = inbound;
-    if (refusal !== null) return problem(call, refusal.code, { detail: refusal.detail });
-    // Over HTTP/2 any 2xx would open the WebSocket (RFC 8441 §5).
-    if (upgrade !== null) return problem(call, "bad_request", { detail: "There are no WebSockets here." });
-    const { path, authority = inbound.authority } = targetOf(inbound.target);
-    if (path === null) return problem(call, "bad_request");
+    const { call, method } = inbound;
+    const asked = askedOf(inbound);
+    if ("status" in asked) return asked;
+    const { path, authority } = asked;
     const found = answers[path]; // No property of Object.prototype starts with a slash.
     if (found === undefined) return problem(call, "route_not_found", { detail: "This port has /healthz, /readyz and /metrics only." });
     return method === "GET" || method === "HEAD" ? found(inbound, authority) : problem(call, "method_not_allowed", { detail: "This path accepts GET, HEAD.", headers: ["Allow", "GET, HEAD"] });

@@ -4,13 +4,12 @@
 import { Fault } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { DryRun } from "../proof/dry_run.ts";
-import { routeDiffView } from "../proof/route_diff.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { readBody } from "../operator/operator_server.ts";
 import type { Inbound } from "../server/receive.ts";
 import { readJsonBody, type Unreadable } from "./json_body.ts";
 import { json, retryAfter } from "./replies.ts";
-import { warningView, type AdminSource } from "./views.ts";
+import { view, warningView, type AdminSource } from "./views.ts";
 
 /** Of a configuration in the body. Its dry run also has to fit into the memory of its thread, see `proof/dry_runs.ts`. */
 export const MAX_POSTED_BYTES = 16 * 1024 * 1024;
@@ -46,20 +45,8 @@ export async function reloadRequest(inbound: Inbound, source: Pick<AdminSource, 
 /** Of a dry run that finds too many waiting. */
 const DRY_RUN_RETRY_MS = 5000;
 
-export function dryRunView({ outcome, issues, warnings, tests, untested, diff, requests }: DryRun) {
-  return {
-    outcome,
-    issues,
-    warnings: warnings.map(warningView),
-    tests: tests === null ? null : { passed: tests.passed, failed: tests.failed, not_run: tests.notRun },
-    untested,
-    diff: diff === null ? null : routeDiffView(diff),
-    requests: requests === null ? null : requestsView(requests),
-  };
-}
-
-function requestsView({ checked, otherRoute, noRoute, undecided, examples }: NonNullable<DryRun["requests"]>) {
-  return { checked, other_route: otherRoute, no_route: noRoute, undecided, examples };
+export function dryRunView(dryRun: DryRun) {
+  return view({ ...dryRun, warnings: dryRun.warnings.map(warningView) });
 }
 
 async function readReloadRequest(inbound: Inbound): Promise<ReloadRequest | Unreadable> {

@@ -3,7 +3,8 @@
  */
 import { sameText } from "../base/password.ts";
 import { headerValue, type HeaderList } from "../http/headers.ts";
-import type { Reply } from "../http/reply.ts";
+import { problem, type Reply } from "../http/reply.ts";
+import type { Inbound } from "../server/receive.ts";
 
 export const NO_STORE: HeaderList = ["Cache-Control", "no-store", "X-Content-Type-Options", "nosniff"];
 
@@ -37,11 +38,14 @@ export function hasMetricsToken(headers: HeaderList, token: string | null): bool
 }
 
 /**
- * The path, without the query, of a target in origin-form or absolute-form (RFC 9112 §3.2); null for other forms. For absolute-form also
- * the authority, which overrides Host: `admin.example:8081` of http://admin.example:8081/gateway.
+ * The path, without the query, of a target in origin-form or absolute-form (RFC 9112 §3.2), and the authority: that of absolute-form overrides
+ * Host. Or the reply to what is refused for every path.
  */
-export function targetOf(target: string): { readonly path: string | null; readonly authority?: string } {
-  const [prefix = "", authority] = /^https?:\/\/([^/?]+)/i.exec(target) ?? [];
+export function askedOf({ call, refusal, upgrade, target, authority }: Inbound): Reply | { readonly path: string; readonly authority: string } {
+  if (refusal !== null) return problem(call, refusal.code, { detail: refusal.detail });
+  // Over HTTP/2 any 2xx would open the WebSocket (RFC 8441 §5).
+  if (upgrade !== null) return problem(call, "bad_request", { detail: "There are no WebSockets here." });
+  const [prefix = "", named = authority] = /^https?:\/\/([^/?]+)/i.exec(target) ?? [];
   const path = target.slice(prefix.length).split("?", 1)[0]!;
-  return { path: path.startsWith("/") ? path : null, ...(authority !== undefined && { authority }) };
+  return path.startsWith("/") ? { path, authority: named } : problem(call, "bad_request");
 }

@@ -2,23 +2,13 @@
  * Issues, checks and revokes the token of a logged-in administrator, and its cookie (RFC 6265).
  */
 import { createHmac, randomBytes } from "node:crypto";
-import type { Clock } from "../base/clock.ts";
 import { signJwt, verifyJwt, type JwtClaims } from "../base/jwt.ts";
 import { SESSION_AUDIENCE, SESSION_ISSUER, unquoted } from "../operator/admin_cookie.ts";
 import { findCookie } from "../http/cookies.ts";
 import { headerValue, type HeaderList } from "../http/headers.ts";
+import type { InterfaceOptions } from "./views.ts";
 
-export interface SessionOptions {
-  readonly user: string;
-  /** As configured. A change of user or password ends all sessions. */
-  readonly password: string;
-  /** Null: random, so sessions end with the process. Instances with the same secret, user and password share sessions, not revocations. */
-  readonly jwtSecret: string | null;
-  readonly sessionTtlS: number;
-  /** The name of the cookie. */
-  readonly cookie: string;
-  readonly clock: Clock;
-}
+export type SessionOptions = Pick<InterfaceOptions, "user" | "password" | "jwtSecret" | "sessionTtlS" | "cookie" | "clock">;
 
 type SessionClaims = JwtClaims & { readonly sub: string; readonly jti: string; readonly iat: number; readonly exp: number };
 

@@ -2,13 +2,39 @@
  * The JSON of the admin interface: the ProxyConfig, the admin configuration object, and the gateway's status, health and statistics.
  */
 import type { Readable } from "node:stream";
+import type { Clock } from "../base/clock.ts";
+import type { Log } from "../base/log.ts";
 import { MASK } from "../config/schema_core.ts";
-import type { Figures, GatewayStats, Point, StatsExtent, StatusCounts, TryFigures } from "../observe/stats.ts";
+import type { GatewayStats, StatsExtent, StatusCounts } from "../observe/stats.ts";
 import type { Explanation, Question, RunningPlugin } from "../proof/explain.ts";
 import type { GatewayHealth, GatewayStatus, LastReload, LastTests } from "../gateway/gateway.ts";
 import type { DryRun } from "../proof/dry_run.ts";
 import type { Warning } from "../gateway/status.ts";
-import type { UpstreamReport } from "../upstream/upstream_set.ts";
+
+/** Settings of the interface, and what it shows. */
+export interface InterfaceOptions {
+  readonly user: string;
+  /** Plain text, or a hash made by `hash-password`. A change of user or password ends all sessions. */
+  readonly password: string;
+  /** Signs sessions; at least 32 bytes. Null: random, so sessions end with the process. Instances with the same secret, user and password share sessions, not revocations. */
+  readonly jwtSecret: string | null;
+  readonly sessionTtlS: number;
+  /** The name of the session cookie. */
+  readonly cookie: string;
+  /** A bearer token that opens /metrics alone; null: there is none. */
+  readonly metricsToken: string | null;
+  /** Masks AdminPassword and every secret written in the configuration itself. */
+  readonly redactSecrets: boolean;
+  /** Origins whose pages may use the interface (CORS): `https://ui.example.com`. No wildcard: credentials forbid one. */
+  readonly corsOrigins: readonly string[];
+  /** Host names, besides localhost, that are accepted over plain HTTP. */
+  readonly hosts: readonly string[];
+  readonly clock: Clock;
+  readonly log: Log;
+  /** Shown to logged-in clients only. */
+  readonly version: string;
+  readonly source: AdminSource;
+}
 
 /** The data and actions that the admin interface needs from the rest of the program. */
 export interface AdminSource {
@@ -65,106 +91,55 @@ export function warningView({ code, path, message, example, remedy, service, rou
   return { code, path, message, example, remedy, service, route };
 }
 
-/** Times in the format of RFC 3339. */
-export function statusView(status: GatewayStatus) {
-  const { version, state, ready, uptimeMs, inFlight, digest, loadedAt, counts, lastReload, lastChange, counters, workers, tests } = status;
-  return {
-    version,
-    state,
-    ready,
-    uptime_s: Math.floor(uptimeMs / 1000),
-    in_flight: inFlight,
-    digest,
-    loaded_at: moment(loadedAt),
-    counts,
-    last_reload: lastReload === null ? null : { ...lastReload, at: moment(lastReload.at) },
-    last_change: lastChange === null ? null : { ...lastChange, at: moment(lastChange.at) },
-    counters: counters === null ? null : countersView(counters),
-    workers: workers === null ? null : { configured: workers.configured, serving: workers.serving, restarts: workers.restarts },
-    tests,
-    plugin_faults: status.pluginFaults,
-    certificates: status.certificates.map(({ where, path, names, commonName, notAfter }) => {
-      return { where, path, names, common_name: commonName, not_after: moment(notAfter) };
-    }),
-    warnings: status.warnings.map(warningView),
-  };
+/**
+ * A value of the program in the form of the interface: names in snake_case, times as in RFC 3339, rates rounded to four decimals. Names of members
+ * must not be data. `names`: those that are known, as thousands of upstreams have the same.
+ */
+export function view<T>(value: T, names = new Map<string, string>()): View<T> {
+  if (typeof value !== "object" || value === null) return value as View<T>;
+  if (Array.isArray(value)) return value.map((each) => view(each, names)) as View<T>;
+  const shown: Record<string, unknown> = {};
+  for (const name in value) {
+    const member = value[name] as any;
+    if (!names.has(name)) names.set(name, name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`));
+    shown[names.get(name)!] = TIMES.has(name) ? moment(member) : name.endsWith("PerS") ? rounded(member) : view(member, names);
+  }
+  return shown as View<T>;
+}
+
+export type View<T> = T extends readonly (infer Item)[] ? readonly View<Item>[] : T extends object ? { readonly [Name in keyof T as SnakeCase<Name>]: ViewOf<Name, T[Name]> } : T;
+type ViewOf<Name, T> = Name extends Time ? (T extends null ? null : string) : View<T>;
+type SnakeCase<Name> = Name extends `${infer First}${infer Rest}` ? `${First extends Lowercase<First> ? First : `_${Lowercase<First>}`}${SnakeCase<Rest>}` : Name;
+
+type Time = "at" | "since" | "until" | "loadedAt" | "notAfter";
+const TIMES: ReadonlySet<string> = new Set<Time>(["at", "since", "until", "loadedAt", "notAfter"]);
+
+function moment(ms: number | null): string | null {
+  return ms === null ? null : new Date(ms).toISOString();
+}
+
+function rounded(value: number | StatusCounts): unknown {
+  return typeof value === "number" ? Math.round(value * 1e4) / 1e4 : Object.fromEntries(Object.entries(value).map(([name, rate]) => [name, rounded(rate)]));
+}
+
+export function statusView({ uptimeMs, warnings, ...status }: GatewayStatus) {
+  return { ...view(status), uptime_s: Math.floor(uptimeMs / 1000), warnings: warnings.map(warningView) };
 }
 
 /** As `edge-gateway test --json`, with the time of the run and the digest of the configuration that was tested. */
 export function testsView(last: LastTests | null) {
   if (last === null) return { at: null, digest: null, passed: 0, failed: 0, tests: [] };
-  const { at, digest, report } = last;
-  const tests = report.tests.map(({ name, passed, expected, found, differences, differing }) => ({ name, passed, expected, found, differences, differing }));
-  return { at: moment(at), digest, passed: report.passed, failed: report.failed, tests };
-}
-
-function countersView({ store, state, onError, since, servers }: NonNullable<GatewayStatus["counters"]>) {
-  return { store, state, on_error: onError, since: moment(since), servers: servers.map(({ address, state, reason }) => ({ address, state, reason })) };
-}
-
-export function healthView({ services }: GatewayHealth) {
-  return {
-    services: services.map(({ name, circuitBreaker, upstreams }) => ({
-      name,
-      circuit_breaker: circuitBreaker === null ? null : { state: circuitBreaker.state, since: moment(circuitBreaker.since) },
-      upstreams: upstreams.map(upstreamView),
-    })),
-  };
-}
-
-function upstreamView({ id, host, port, weight, group, state, usable, since, until, reason, inFlight }: UpstreamReport) {
-  return { id, host, port, weight, group, state, usable, since: moment(since), until: moment(until), reason, in_flight: inFlight };
+  const { at, digest, report: { passed, failed, tests } } = last;
+  return { ...view({ at, digest }), passed, failed, tests: tests.map(({ late: _, ...result }) => result) };
 }
 
 /** Without the history, as in the event "stats". */
-export function statsView({ at, windowS, total, unrouted, services, point }: GatewayStats) {
-  return {
-    at: moment(at),
-    window_s: windowS,
-    total: figuresView(total),
-    unrouted: figuresView(unrouted),
-    services: services.map(({ name, total, routes, upstreams, groups }) => ({
-      name,
-      total: figuresView(total),
-      routes: routes.map((route) => ({ name: route.name, ...figuresView(route) })),
-      upstreams: upstreams.map((upstream) => ({ id: upstream.id, ...tryFiguresView(upstream) })),
-      groups: groups.map((group) => ({ group: group.group, ...tryFiguresView(group) })),
-    })),
-    point: pointView(point),
-  };
-}
-
-export function statsWithHistoryView(stats: GatewayStats) {
-  return { ...statsView(stats), step_s: stats.stepS, history: stats.history.map(pointView) };
-}
-
-function figuresView({ limitedPerS, statusesPerS, ...figures }: Figures) {
-  const statuses: StatusCounts = Object.fromEntries(Object.entries(statusesPerS).map(([name, rate]) => [name, rounded(rate)]));
-  return { ...tryFiguresView(figures), limited_per_s: rounded(limitedPerS), statuses_per_s: statuses };
-}
-
-function tryFiguresView({ requestsPerS, errorsPerS, p50Ms, p95Ms, p99Ms, inFlight }: TryFigures) {
-  return {
-    requests_per_s: rounded(requestsPerS),
-    errors_per_s: rounded(errorsPerS),
-    p50_ms: p50Ms,
-    p95_ms: p95Ms,
-    p99_ms: p99Ms,
-    in_flight: inFlight,
-  };
-}
-
-function pointView({ at, requests, errors, limited, statuses, p50Ms, p95Ms, p99Ms }: Point) {
-  return { at: moment(at), requests, errors, limited, statuses, p50_ms: p50Ms, p95_ms: p95Ms, p99_ms: p99Ms };
-}
-
-/** Rounded to four decimals. */
-function rounded(value: number): number {
-  return Math.round(value * 1e4) / 1e4;
+export function statsView({ history: _, stepS: _s, ...stats }: GatewayStats) {
+  return view(stats);
 }
 
 export function explanationView({ hashOn, sticky, upstreams, ...explanation }: Explanation) {
-  return { ...explanation, hash_on: hashOn, sticky, upstreams: upstreams.map(({ share, ...upstream }) => ({ ...upstreamView(upstream), share })) };
+  return { ...explanation, hash_on: hashOn, sticky, upstreams: view(upstreams) };
 }
 
 /** The JSON text of a status or a health without the fields that always change. No name can look like one of them: inside a JSON string every `"` follows a `\`. */
@@ -173,10 +148,6 @@ export function steady(text: string): string {
 }
 
 const CHANGING = /"(?:in_flight|uptime_s)":\d+/g;
-
-function moment<T extends number | null>(ms: T): T extends null ? null : string {
-  return (ms === null ? null : new Date(ms).toISOString()) as T extends null ? null : string;
-}
 
 /** Exactly six keys; the password as configured, which may be a hash, or masked. */
 export function configView(settings: AdminSettings, secrets: Secrets): AdminSettings {

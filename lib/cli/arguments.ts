@@ -29,9 +29,8 @@ export interface Command {
 
 export type Commands = Readonly<Record<string, Command>>;
 
-/** Throws a `Failure` or a `ConfigError`. `own` is the command's own row of the table, `all` is the table. */
-export type RunCommand = (given: Arguments, own: OwnFlags, all: Commands) => Promise<ExitCode>;
-export type OwnFlags = Pick<Command, "settings" | "flags">;
+/** Throws a `Failure` or a `ConfigError`. `all` is the table of commands. */
+export type RunCommand = (given: Arguments, all: Commands) => Promise<ExitCode>;
 
 /** A flag that no environment variable sets. */
 export interface CommandFlag {
@@ -114,7 +113,7 @@ export function notACommand(word: string, commands: readonly string[]): Failure 
 }
 
 /** Throws a `Failure` for flags that are neither settings of the command nor its own. */
-export function refuseOtherFlags({ flags }: Arguments, own: OwnFlags): void {
+export function refuseOtherFlags({ flags }: Arguments, own: Pick<Command, "settings" | "flags">): void {
   const issues = unknownFlags(flags, own.settings, Object.keys(own.flags ?? {}));
   if (issues.length > 0) throw Failure.ofUsage(issues);
 }

@@ -12,8 +12,8 @@ import { printable } from "./terminal.ts";
 
 const FORMS = { json: (audited: Audited) => `${JSON.stringify(audited.audit, null, 2)}\n`, systemd: systemdUnit, "network-policy": networkPolicy, permission: permissionFlags };
 
-export const audit: RunCommand = async (given, own) => {
-  const config = namedFile(given, own);
+export const audit: RunCommand = async (given) => {
+  const config = namedFile(given);
   const forms = Object.keys(FORMS).filter((name) => given.flags[name] !== undefined) as (keyof typeof FORMS)[];
   const [form, second] = forms;
   if (second !== undefined) throw new Failure(`choose one of --${form} and --${second}`, 2);

@@ -7,29 +7,34 @@ import { dirname, join, resolve } from "node:path";
 import { messageOf } from "../base/errors.ts";
 import type { Destination } from "../base/egress.ts";
 import { whyUnreadable } from "../base/regular_file.ts";
-import { KINDS } from "../parts/table.ts";
-import type { RunCommand } from "./arguments.ts";
+import { isInBuild } from "../base/version.ts";
+import type { Settings } from "../config/settings.ts";
+import type { PartName, Parts } from "../gateway/parts.ts";
+import { KINDS, PARTS } from "../parts/table.ts";
+import type { Commands, RunCommand } from "./arguments.ts";
 import { textOf } from "./audit.ts";
-import { auditedFile, isAmong, IS_SOURCE, loadedAtStart, loadedOnRequest, modulesOf, packageFile, PACKAGE_FOLDER, rowsOf, sourceOf, sourcePath, type AuditedModule, type Row } from "./audit_modules.ts";
+import { auditedFile, FOR_RELOADS, isAmong, IS_SOURCE, loadedAtStart, loadedOnRequest, modulesOf, packageFile, PACKAGE_FOLDER, rowsOf, sourceOf, sourcePath, type AuditedModule, type Row } from "./audit_modules.ts";
 import { auditOf, realPath, type Audit, type Audited } from "./audit_sources.ts";
 import { billOfMaterials, type Described } from "./bill_of_materials.ts";
-import { ALWAYS, broughtBy, loadNamed, namesForBuild, refuseUnknown, withNames } from "./build_names.ts";
 import { namedFile, openCandidate } from "./config_file.ts";
 import { counted } from "./counted.ts";
 import { Failure } from "./failure.ts";
+import { partsNamedBy } from "./on_demand.ts";
 import { printable, withoutControls } from "./terminal.ts";
 import { AUDIT, SUMS } from "./verify.ts";
 
 type Files = Map<string, Buffer>;
 
-export const build: RunCommand = async (given, own, commands) => {
-  const config = namedFile(given, own);
+export const build: RunCommand = async (given, commands) => {
+  const config = namedFile(given);
   const { output, with: _names, ...shared } = given.flags;
   if (typeof output !== "string") throw new Failure("build needs a folder for the package: edge-gateway build --config gw.json --output DIR", 2);
   if (IS_SOURCE) throw new Failure("build copies what is in dist/, and this is the program as its sources: npm run build, and run dist/bin/edge-gateway.js", 2);
   refuseFilled(output);
   const asked = given.repeated.with ?? [];
-  refuseUnknown(asked, namesForBuild(commands));
+  const known = namesForBuild(commands);
+  const unknown = asked.find((name) => !known.includes(name));
+  if (unknown !== undefined) throw new Failure(`--with: there is no "${unknown}"; there are ${known.join(", ")}`, 2);
   const audited = await auditOf({ ...shared, config });
   await check(config, audited);
   const rows = rowsOf(commands);
@@ -152,4 +157,50 @@ function write(folder: string, files: Files): void {
     for (const name of isNew ? [""] : new Set(Array.from(files.keys(), (path) => path.split("/")[0]!))) rmSync(join(folder, name), { recursive: true, force: true });
     throw new Failure(`cannot write the package to ${folder} (--output): ${messageOf(error)}`, 1);
   }
+}
+
+/** Every build has them. What a service manager passes is no setting. */
+const ALWAYS: readonly string[] = ["settings", "sockets", "reloading", "run", "validate", "audit", "healthcheck", "hash-password", "verify", "help", ...FOR_RELOADS];
+
+/** What settings name, as the settings that name it. */
+const OF_SETTINGS: Readonly<Record<string, object>> = { admin: { admin: {} }, probes: { probe: {} }, manager: { manager: {} }, workers: { workers: 2 } };
+/** What a name brings besides what has this name. */
+const BRINGS: Readonly<Record<string, readonly string[]>> = { proof: ["test", "explain", "diff"], test: ["tests"], admin: ["reload"], manager: ["managerProxy"] };
+
+/** For `--with`. */
+export function namesForBuild(commands: Commands): readonly string[] {
+  const all = new Set([...Object.keys(OF_SETTINGS), "proof", ...Object.keys(KINDS), ...Object.keys(PARTS), ...Object.keys(commands)]);
+  return [...all].filter((name) => !ALWAYS.includes(name) && (name === "proof" || isInBuild(name)));
+}
+
+/** All names that this one stands for, and itself. */
+function broughtBy(name: string): readonly string[] {
+  return [name, ...(BRINGS[name] ?? []).flatMap(broughtBy)];
+}
+
+/** The settings as if they named these parts, too. */
+function withNames(settings: Settings, names: readonly string[]): Settings {
+  const given = settings as unknown as Readonly<Record<string, unknown>>;
+  const added = Object.assign({}, ...names.map((name) => OF_SETTINGS[name])) as Readonly<Record<string, unknown>>;
+  const isNamed = (field: string) => given[field] !== null && given[field] !== 1;
+  return { ...settings, ...Object.fromEntries(Object.entries(added).filter(([field]) => !isNamed(field))) };
+}
+
+/** Loads the plugin kinds and parts of these names and of the settings, with the parts that a configuration with them would name. */
+async function loadNamed(parts: Parts, settings: Settings, names: readonly string[]): Promise<void> {
+  for (const name of partsNamedBy(settings)) await parts.loadPart(name);
+  await parts.loadParts({ value: { global: { plugins: names.filter((name) => name in KINDS).map((name) => ({ name })) } } });
+  for (const name of names) if (name in PARTS) for (const part of neededBy(name as PartName)) await parts.loadPart(part);
+}
+
+/** A part, and those that are named wherever this one is. */
+function neededBy(name: PartName): readonly PartName[] {
+  const places = placesOf(name);
+  const isNamedToo = (part: PartName) => places.length > 0 && places.every((place) => placesOf(part).includes(place));
+  return (Object.keys(PARTS) as PartName[]).filter((part) => part === name || isNamedToo(part));
+}
+
+function placesOf(name: PartName): readonly string[] {
+  const part = PARTS[name];
+  return "named" in part && typeof part.named !== "function" ? part.named : [];
 }

@@ -3,7 +3,7 @@
  */
 import { isInBuild, version } from "../base/version.ts";
 import { ConfigError } from "../gateway/config_error.ts";
-import { readArguments, type Command, type FlagTable } from "./arguments.ts";
+import { readArguments, refuseOtherFlags, type Command, type FlagTable } from "./arguments.ts";
 import { COMMANDS } from "./commands.ts";
 import { Failure, reportErrors, type ExitCode } from "./failure.ts";
 
@@ -19,7 +19,7 @@ export async function runCommand(words: readonly string[]): Promise<ExitCode> {
   }
   if (given.flags.help !== undefined) {
     const help = await COMMANDS.help.load();
-    return help({ ...given, flags: {}, operands: given.isNamed ? [name] : [] }, COMMANDS.help, COMMANDS);
+    return help({ ...given, flags: {}, operands: given.isNamed ? [name] : [] }, COMMANDS);
   }
   if (given.flags.version !== undefined) {
     process.stdout.write(`${version}\n`);
@@ -30,11 +30,15 @@ export async function runCommand(words: readonly string[]): Promise<ExitCode> {
     const { remedy = `edge-gateway ${name} --help shows its usage` } = command;
     throw new Failure(`too many arguments for "${name}": ${remedy}`, 2);
   }
+  if (!READING_FLAGS.has(name)) refuseOtherFlags(given, command);
   const run = await command.load();
   try {
-    return await run(given, command, COMMANDS);
+    return await run(given, COMMANDS);
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
     return reportErrors(error, command.ifRefused);
   }
 }
+
+/** They report unknown flags together with wrong settings. */
+const READING_FLAGS: ReadonlySet<string> = new Set(["run", "demo", "manager"]);

@@ -110,7 +110,7 @@ export const COMMANDS = {
     remedy: "name the configuration with --config FILE",
     exits: "0 built, 1 the folder cannot be written",
     ifRefused: "no package was made",
-    further: async (all) => `For --with: ${(await import("./build_names.ts")).namesForBuild(all).join(", ")}.`,
+    further: async (all) => `For --with: ${(await import("./build.ts")).namesForBuild(all).join(", ")}.`,
     load: async () => (await import("./build.ts")).build,
   },
   schema: {

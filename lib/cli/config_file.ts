@@ -12,15 +12,15 @@ import { loadPluginModules } from "../parts/load.ts";
 import { Candidate } from "../proof/candidate.ts";
 import { configWarnings } from "../proof/config_warnings.ts";
 import type { ConfigWarning, TestReport } from "../gateway/status.ts";
-import { refuseOtherFlags, type Arguments, type OwnFlags, type RunCommand } from "./arguments.ts";
+import type { Arguments, RunCommand } from "./arguments.ts";
 import { counted } from "./counted.ts";
 import { Failure, refuseLacking } from "./failure.ts";
 import { printable } from "./terminal.ts";
 import { warningLines, type ShownWarning } from "./warning_text.ts";
 
 /** Checks a configuration as `run` would, and reports its warnings. 2: it has errors, a test fails, or with --strict there is a warning. */
-export const validate: RunCommand = async (given, own) => {
-  const file = namedFile(given, own);
+export const validate: RunCommand = async (given) => {
+  const file = namedFile(given);
   const isJson = given.flags.json !== undefined;
   const runsTests = given.flags["no-tests"] === undefined;
   const result = await validated(file, configKeyFile(given), runsTests);
@@ -90,17 +90,15 @@ function issueView({ at, message, position, file }: ConfigIssue, configFile: str
 }
 
 /** The configuration file that a command names, as --config FILE, as FILE or by CONFIG_FILE_PATH; default gw.json. Throws a `Failure`. */
-export function namedFile(given: Arguments, own: OwnFlags): string {
-  const named = configFlag(given, own);
+export function namedFile(given: Arguments): string {
+  const named = configFlag(given);
   const [operand] = given.operands;
   if (named !== undefined && operand !== undefined) throw new Failure("name one file, as --config FILE or as FILE", 2);
   return named ?? operand ?? (process.env.CONFIG_FILE_PATH || "gw.json");
 }
 
 /** The value of --config. Throws a `Failure`. */
-export function configFlag(given: Arguments, own: OwnFlags): string | undefined {
-  refuseOtherFlags(given, own);
-  const { config } = given.flags;
+export function configFlag({ flags: { config } }: Arguments): string | undefined {
   if (config === true) throw new Failure("--config needs a value: the path of the configuration file", 2);
   return config;
 }

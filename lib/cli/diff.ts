@@ -1,24 +1,24 @@
 /**
  * `edge-gateway diff`: compares what two configurations do with requests, guards that are lost first.
  */
+import { view, type View } from "../admin/views.ts";
 import type { Candidate } from "../proof/candidate.ts";
 import type { RoutePlace } from "../proof/guards_lost.ts";
-import { routeDiff, routeDiffView } from "../proof/route_diff.ts";
-import { refuseOtherFlags, type RunCommand } from "./arguments.ts";
+import { routeDiff, type RouteDiff } from "../proof/route_diff.ts";
+import type { RunCommand } from "./arguments.ts";
 import { configKeyFile, openCandidate } from "./config_file.ts";
 import { Failure } from "./failure.ts";
 import { printable } from "./terminal.ts";
 
 /** 0: nothing differs. 1: something does. 2: the command line or a configuration is wrong. */
-export const diff: RunCommand = async (given, own) => {
-  refuseOtherFlags(given, own);
+export const diff: RunCommand = async (given) => {
   const [old, next] = given.operands;
   if (old === undefined || next === undefined) throw new Failure("diff needs two configurations: edge-gateway diff OLD NEW", 2);
   const [before, after] = await openBoth(old, next, configKeyFile(given));
   try {
-    const view = routeDiffView(await routeDiff(before.configuration.snapshot, after.configuration.snapshot));
-    const lines = diffLines(view);
-    if (given.flags.json !== undefined) process.stdout.write(`${JSON.stringify(view, null, 2)}\n`);
+    const found = view(await routeDiff(before.configuration.snapshot, after.configuration.snapshot));
+    const lines = diffLines(found);
+    if (given.flags.json !== undefined) process.stdout.write(`${JSON.stringify(found, null, 2)}\n`);
     else process.stdout.write(printable(lines.length === 0 ? ["nothing differs"] : lines));
     return lines.length === 0 ? 0 : 1;
   } finally {
@@ -40,10 +40,8 @@ async function openBoth(old: string, next: string, keyFile: string | undefined):
   throw new Failure(`neither configuration is valid:\n${errors.map((error) => (error as Error).message.trimEnd()).join("\n")}`, 2);
 }
 
-export type RouteDiffView = ReturnType<typeof routeDiffView>;
-
 /** None when nothing differs. Routes of one service to which the same applies share a line. */
-export function diffLines({ guards_lost: lost, added, removed, changed, other }: RouteDiffView): string[] {
+export function diffLines({ guards_lost: lost, added, removed, changed, other }: View<RouteDiff>): string[] {
   return [
     ...section("guards lost", sharedLines(lost, lossOf, ({ example }) => (example === null ? "" : ` (${example})`))),
     ...section("routes added", sharedLines(added)),
@@ -75,7 +73,7 @@ function sharedLines<T extends RoutePlace>(list: readonly T[], detail: (entry: T
 }
 
 /** ": key_auth, acl (configured differently), as shop / items had them" */
-function lossOf({ service, route, guards, altered, before }: RouteDiffView["guards_lost"][number]): string {
+function lossOf({ service, route, guards, altered, before }: RouteDiff["guardsLost"][number]): string {
   const names = guards.map((guard) => (altered.includes(guard) ? `${guard} (configured differently)` : guard)).join(", ");
   const isSame = before.service === service && before.route === route;
   return `: ${names}${isSame ? "" : `, which ${before.service} / ${before.route} had`}`;

@@ -9,7 +9,7 @@ import { CLIENT_TABLE, SETTINGS } from "../config/settings_table.ts";
 import { readValues } from "../config/start_settings.ts";
 import type { Question } from "../proof/explain.ts";
 import { asAdmin, unexpected } from "./admin_client.ts";
-import { refuseOtherFlags, type Arguments, type RunCommand } from "./arguments.ts";
+import type { Arguments, RunCommand } from "./arguments.ts";
 import { configKeyFile, openCandidate } from "./config_file.ts";
 import { accepted, Failure } from "./failure.ts";
 import { paintFor, withoutControls, type Paint } from "./terminal.ts";
@@ -21,8 +21,7 @@ const { configPath } = SETTINGS;
 type ExplanationJson = ReturnType<typeof explanationView>;
 
 /** 0: explained, also if the request would be refused. 1: the gateway cannot be asked. */
-export const explain: RunCommand = async (given, own) => {
-  refuseOtherFlags(given, own);
+export const explain: RunCommand = async (given) => {
   const question = questionOf(given);
   const asksGateway = given.flags.admin !== undefined || Object.values(CLIENT_TABLE).some(({ flag }) => flag !== null && given.flags[flag] !== undefined);
   const explanation = asksGateway ? await byGateway(question, given) : await byFile(question, given);

@@ -3,11 +3,10 @@
  */
 import { createInterface } from "node:readline";
 import { hashPassword as hash } from "../base/password.ts";
-import { refuseOtherFlags, type RunCommand } from "./arguments.ts";
+import type { RunCommand } from "./arguments.ts";
 import { Failure } from "./failure.ts";
 
-export const hashPassword: RunCommand = async (given, own) => {
-  refuseOtherFlags(given, own);
+export const hashPassword: RunCommand = async () => {
   const [password = "", again] = await readPassword();
   if (password === "") throw new Failure("the password is empty; write it to standard input: edge-gateway hash-password < file", 2);
   // A mistyped password would lock out all administrators.

@@ -6,12 +6,11 @@ import { Egress } from "../base/egress.ts";
 import { destinationOf } from "../base/url_destination.ts";
 import { readHealthcheckSettings } from "../config/command_settings.ts";
 import { HttpClient, type ClientFailure } from "../client/client.ts";
-import { refuseOtherFlags, type RunCommand } from "./arguments.ts";
+import type { RunCommand } from "./arguments.ts";
 import { accepted, Failure } from "./failure.ts";
 
 /** 0: ready, or with --live alive. 1: not, or no answer. */
-export const healthcheck: RunCommand = async (given, own) => {
-  refuseOtherFlags(given, own);
+export const healthcheck: RunCommand = async (given) => {
   const { live, ...shared } = given.flags;
   const { url } = accepted(readHealthcheckSettings(shared, process.env));
   const asked = `${url}${live === undefined ? "/readyz" : "/healthz"}`;

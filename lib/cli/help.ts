@@ -4,10 +4,9 @@
 import { isInBuild } from "../base/version.ts";
 import { CLIENT_SETTINGS, SETTINGS } from "../config/settings_table.ts";
 import type { SettingsTable } from "../config/start_settings.ts";
-import { notACommand, refuseOtherFlags, type Command, type Commands, type FlagTable, type RunCommand } from "./arguments.ts";
+import { notACommand, type Command, type Commands, type FlagTable, type RunCommand } from "./arguments.ts";
 
-export const help: RunCommand = async (given, own, all) => {
-  refuseOtherFlags(given, own);
+export const help: RunCommand = async (given, all) => {
   const [name = "help"] = given.operands;
   if (!Object.hasOwn(all, name) || !isInBuild(name)) throw notACommand(name, Object.keys(all).filter(isInBuild));
   const here = Object.entries(all).filter(([each]) => isInBuild(each));

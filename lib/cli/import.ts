@@ -6,7 +6,7 @@ import { formatPath } from "../config/json.ts";
 import { parseJson } from "../config/json_text.ts";
 import { whyUnreadable } from "../base/regular_file.ts";
 import { isObject } from "../json_schema/values.ts";
-import { refuseOtherFlags, type Arguments, type RunCommand } from "./arguments.ts";
+import type { Arguments, RunCommand } from "./arguments.ts";
 import { Failure } from "./failure.ts";
 import { Draft, readTarget, type Target } from "./import/draft.ts";
 import { importKong } from "./import/kong.ts";
@@ -20,8 +20,7 @@ type Source = (typeof SOURCES)[number];
 const MOST_BYTES = 134_217_728;
 
 /** A list of what could not be carried over goes to standard error; with it, too, the exit code is 0. */
-export const importCommand: RunCommand = async (given, own) => {
-  refuseOtherFlags(given, own);
+export const importCommand: RunCommand = async (given) => {
   const [source, file] = given.operands as [Source?, string?];
   if (source === undefined || !SOURCES.includes(source) || file === undefined) {
     throw new Failure(`name what is imported, and its file: edge-gateway import ${SOURCES.join("|")} FILE.json`, 2);

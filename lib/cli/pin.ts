@@ -21,8 +21,8 @@ interface Edit {
   readonly text: string;
 }
 
-export const pin: RunCommand = async (given, own) => {
-  const file = namedFile(given, own);
+export const pin: RunCommand = async (given) => {
+  const file = namedFile(given);
   if (/\.[cm]?js$/.test(file)) throw new Failure(`${file} is a module: name the configuration that names it, edge-gateway pin gw.json`, 2);
   const read = readConfigFile(file);
   if (!read.ok) throw new ConfigError(read.issues, file);

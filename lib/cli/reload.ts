@@ -6,7 +6,7 @@ import { readClientSettings } from "../config/command_settings.ts";
 import { changeLine, type Change } from "../proof/config_diff.ts";
 import type { RoutePlace } from "../proof/guards_lost.ts";
 import { asAdmin, unexpected, type AdminAnswer } from "./admin_client.ts";
-import { refuseOtherFlags, type RunCommand } from "./arguments.ts";
+import type { RunCommand } from "./arguments.ts";
 import { counted } from "./counted.ts";
 import { diffLines } from "./diff.ts";
 import { accepted, Failure, type ExitCode } from "./failure.ts";
@@ -15,8 +15,7 @@ import { printable, withoutControls } from "./terminal.ts";
 import { warningLines } from "./warning_text.ts";
 
 /** 0: reloaded. 2: refused, the old configuration stays in force. 1: the gateway cannot be asked, or the dry run was refused. */
-export const reload: RunCommand = async (given, own) => {
-  refuseOtherFlags(given, own);
+export const reload: RunCommand = async (given) => {
   const { "dry-run": dryRun, ...shared } = given.flags;
   const [file] = given.operands;
   if (file !== undefined && dryRun === undefined) throw new Failure("the gateway reloads the file that it was started with; another FILE is for --dry-run", 2);

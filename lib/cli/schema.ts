@@ -16,8 +16,8 @@ import type { RunCommand } from "./arguments.ts";
 import { configFlag, configKeyFile } from "./config_file.ts";
 
 /** Errors in the configuration do not matter, except that its plugin modules must be usable. */
-export const schema: RunCommand = async (given, own) => {
-  const file = configFlag(given, own);
+export const schema: RunCommand = async (given) => {
+  const file = configFlag(given);
   const kinds = file === undefined ? builtinPlugins : await kindsFor(file, configKeyFile(given));
   process.stdout.write(`${JSON.stringify(configJsonSchema(kinds, ALL_FIELDS), null, 2)}\n`);
   return 0;
@@ -27,8 +27,9 @@ export const schema: RunCommand = async (given, own) => {
 async function kindsFor(file: string, keyFile: string | undefined): Promise<readonly AnyPlugin[]> {
   const modules = await loadPluginModules(file, process.env, keyFile);
   const read = readConfigFile(file, signatureCheck(modules, keyFile));
-  if (read.ok) parseWithPositions(read);
-  const { kinds, issues } = read.ok ? kindsWithModules<AnyPlugin>(read, { references, environment: process.env }, builtinPlugins, modules.kindsOf) : { kinds: builtinPlugins, ...read };
+  if (!read.ok) throw new ConfigError(read.issues, file);
+  parseWithPositions(read);
+  const { kinds, issues } = kindsWithModules<AnyPlugin>(read, { references, environment: process.env }, builtinPlugins, modules.kindsOf);
   if (issues.length > 0) throw new ConfigError(issues, file);
   return kinds;
 }

@@ -3,7 +3,7 @@
  */
 import { statSync } from "node:fs";
 import { signatureOf } from "../base/signature.ts";
-import { refuseOtherFlags, type RunCommand } from "./arguments.ts";
+import type { RunCommand } from "./arguments.ts";
 import { Failure } from "./failure.ts";
 import { readNamedFile, writeWhole } from "./named_files.ts";
 import { printable } from "./terminal.ts";
@@ -11,8 +11,7 @@ import { printable } from "./terminal.ts";
 /** Ed25519 needs the whole file in memory (RFC 8032 §5.1.6: it is hashed twice). */
 const MAX_SIGNED_BYTES = 64 * 1024 * 1024;
 
-export const sign: RunCommand = async (given, own) => {
-  refuseOtherFlags(given, own);
+export const sign: RunCommand = async (given) => {
   const [file] = given.operands;
   const { key } = given.flags;
   if (file === undefined || typeof key !== "string") throw new Failure("sign needs a file and a private key: edge-gateway sign FILE --key private.pem", 2);

@@ -14,8 +14,8 @@ import { junitXml } from "./junit.ts";
 import { paintFor, withoutControls, type Paint } from "./terminal.ts";
 
 /** 0: all pass. 1: one fails. 2: the command line or the configuration is wrong, or --only matches no test. */
-export const test: RunCommand = async (given, own) => {
-  const file = namedFile(given, own);
+export const test: RunCommand = async (given) => {
+  const file = namedFile(given);
   const { only, json, junit } = given.flags as Readonly<Record<string, string | undefined>>;
   const candidate = await openCandidate(file, configKeyFile(given));
   try {

@@ -7,7 +7,7 @@ import { open, readdir, stat, type FileHandle } from "node:fs/promises";
 import { join } from "node:path";
 import { verifySignature } from "../base/signature.ts";
 import { whyUnreadable } from "../base/regular_file.ts";
-import { refuseOtherFlags, type RunCommand } from "./arguments.ts";
+import type { RunCommand } from "./arguments.ts";
 import { counted } from "./counted.ts";
 import { Failure } from "./failure.ts";
 import { readNamedFile } from "./named_files.ts";
@@ -21,11 +21,10 @@ const SIGNATURE = `${SUMS}.sig`;
 const MAX_BYTES = 1024 * 1024;
 
 /** Reports every file that is wrong. With a key, nothing in SHA256SUMS is used before its signature is verified. */
-export const verify: RunCommand = async (given, own) => {
-  refuseOtherFlags(given, own);
+export const verify: RunCommand = async (given) => {
   const [folder] = given.operands;
   const { key } = given.flags;
-  if (folder !== undefined && (await isFile(folder))) throw new Failure(`${folder} (DIR) is a file, and verify checks the folder of a release: ${FOR_FILES}`, 2);
+  if (folder !== undefined && (await stat(folder).then((found) => !found.isDirectory(), () => false))) throw new Failure(`${folder} (DIR) is a file, and verify checks the folder of a release: for a signed configuration use edge-gateway validate FILE --config-key public.pem`, 2);
   if (folder === undefined) throw new Failure(USAGE, 2);
   const keys = key === undefined ? null : readNamedFile(String(key), "--key", "public key").toString("latin1");
   const names = await readdir(folder).catch((error: unknown) => {
@@ -35,7 +34,7 @@ export const verify: RunCommand = async (given, own) => {
   // Only a build need not be signed: it was made where it is used.
   if (keys === null && (!names.includes(AUDIT) || names.includes(SIGNATURE))) throw new Failure(USAGE, 2);
   const text = await readSmall(folder, SUMS);
-  const signer = keys === null ? null : await signerOf(folder, text, { keys, name: String(key) });
+  const signer = keys === null ? null : await signerOf(folder, text, keys, String(key));
   const sums = readSums(text, join(folder, SUMS));
   const { files, others } = await listed(folder, sums);
   const problems: string[] = [];
@@ -53,10 +52,10 @@ export const verify: RunCommand = async (given, own) => {
 const USAGE = "verify needs a folder and a public key: edge-gateway verify DIR --key public.pem";
 
 /** The fingerprint of the key that has signed. Throws a `Failure`. */
-async function signerOf(folder: string, text: Buffer, { keys, name }: { readonly keys: string; readonly name: string }): Promise<string> {
+async function signerOf(folder: string, text: Buffer, keys: string, keyFile: string): Promise<string> {
   const verified = verifySignature(text, String(await readSmall(folder, SIGNATURE)), keys);
   if (verified.problem === undefined) return verified.signer.fingerprint;
-  const file = { content: join(folder, SUMS), signature: join(folder, SIGNATURE), keys: `${name} (--key)` }[verified.file];
+  const file = { content: join(folder, SUMS), signature: join(folder, SIGNATURE), keys: `${keyFile} (--key)` }[verified.file];
   throw failure([`${file} ${verified.problem}`], verified.file === "keys" ? 2 : 1);
 }
 
@@ -75,13 +74,6 @@ async function listed(folder: string, sums: ReadonlyMap<string, string>): Promis
   };
   await visit("");
   return { files: [...sums.keys()].filter((name) => !links.some((link) => name.startsWith(link))), others };
-}
-
-/** What checks the signature of a configuration. */
-const FOR_FILES = "for a signed configuration use edge-gateway validate FILE --config-key public.pem";
-
-function isFile(path: string): Promise<boolean> {
-  return stat(path).then((found) => !found.isDirectory(), () => false);
 }
 
 function failure(problems: readonly string[], exitCode: 1 | 2): Failure {
@@ -110,30 +102,24 @@ export function readSums(bytes: Buffer, path: string): ReadonlyMap<string, strin
 const LINE = /^([0-9a-f]{64}) [ *]([^\r\n]+)$/;
 
 /** Completes "the file …". Reads piece by piece: a file may be of any size. */
-async function fileProblem(path: string, sum: string): Promise<string | undefined> {
-  const hash = createHash("sha256");
-  const problem = await withFile(path, async (file) => {
+function fileProblem(path: string, sum: string): Promise<string | undefined> {
+  return withFile(path, async (file) => {
+    const hash = createHash("sha256");
     for await (const piece of file.createReadStream({ autoClose: false })) hash.update(piece as Buffer);
-    return undefined;
+    return hash.digest("hex") === sum ? undefined : `has another SHA-256 than in ${SUMS}: it has changed since it was released`;
   });
-  return problem ?? (hash.digest("hex") === sum ? undefined : `has another SHA-256 than in ${SUMS}: it has changed since it was released`);
 }
 
 /** Throws a `Failure` if the file is missing or large. */
 async function readSmall(folder: string, name: string): Promise<Buffer> {
   const path = join(folder, name);
-  let content = Buffer.alloc(0);
-  const problem = await withFile(path, async (file) => {
-    if ((await file.stat()).size > MAX_BYTES) return `has more than ${MAX_BYTES} bytes`;
-    content = await file.readFile();
-    return undefined;
-  });
-  if (problem !== undefined) throw failure([`${path} ${problem}`], 1);
-  return content;
+  const read = await withFile(path, async (file) => ((await file.stat()).size > MAX_BYTES ? `has more than ${MAX_BYTES} bytes` : file.readFile()));
+  if (typeof read === "string") throw failure([`${path} ${read}`], 1);
+  return read;
 }
 
-/** Completes "the file …". Never follows a link out of the folder, and never waits for a pipe. */
-async function withFile(path: string, use: (file: FileHandle) => Promise<string | undefined>): Promise<string | undefined> {
+/** A text completes "the file …". Never follows a link out of the folder, and never waits for a pipe. */
+async function withFile<T>(path: string, use: (file: FileHandle) => Promise<T>): Promise<T | string> {
   let file: FileHandle | undefined;
   try {
     file = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);

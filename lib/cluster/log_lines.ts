@@ -1,11 +1,13 @@
 /**
- * Sends the lines of a worker's log to the main thread, as long as that one writes them: lines that nobody reads must not fill its memory.
+ * Sends the lines of a worker's logs to the main thread.
  */
+import { entry } from "../base/event_loop.ts";
 import type { Log } from "../base/log.ts";
 
 /** Lines that are sent and not written yet; further ones are lost. */
 const MOST_WAITING = 10_000;
 
+/** Of the program's log, as long as the main thread writes them: lines that nobody reads must not fill its memory. */
 export class LogLines {
   readonly #words: Int32Array;
   readonly #index: number;
@@ -30,5 +32,35 @@ export class LogLines {
     if (lost > 0) log.warn("lines of this log are lost: they came faster than they could be written", { lines: lost });
     Atomics.add(this.#words, this.#index, 1);
     this.#send(line);
+  }
+}
+
+/** Lines wait this long for others, or until this many characters have arrived. */
+const HOLD_MS = 50;
+const BATCH_CHARACTERS = 64 * 1024;
+
+/** Of the access log, many in a message. */
+export class LineBatch {
+  readonly #send: (lines: string) => void;
+  #held = "";
+  #timer: NodeJS.Timeout | null = null;
+
+  constructor(send: (lines: string) => void) {
+    this.#send = send;
+  }
+
+  add(lines: string): void {
+    this.#held += lines;
+    if (this.#held.length >= BATCH_CHARACTERS) this.flush();
+    else this.#timer ??= setTimeout(entry("lines of the access log", () => this.flush()), HOLD_MS);
+  }
+
+  flush(): void {
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#timer = null;
+    if (this.#held === "") return;
+    const lines = this.#held;
+    this.#held = "";
+    this.#send(lines);
   }
 }

@@ -64,18 +64,14 @@ export interface BoundAddress {
   readonly isSecure: boolean;
 }
 
-/** What is the same for all workers. */
-export interface WorkerSettings {
+/** `workerData` of a worker; the first four are the same for all. */
+export interface WorkerStart {
   readonly log: { readonly level: LogLevel; readonly format: LogFormat };
   readonly tracing: TracingSettings | null;
   /** The parts that settings name. */
   readonly parts: readonly PartName[];
   /** See `CompleteOptions`; null without an admin interface. */
   readonly adminCookie: string | null;
-}
-
-/** `workerData` of a worker. */
-export interface WorkerStart extends WorkerSettings {
   readonly id: number;
   readonly place: number;
   readonly count: number;

@@ -8,39 +8,45 @@ const STEADY_LOOKS = 60;
 /** Pauses before a worker is replaced that ends again and again; the last one repeats. In milliseconds. */
 const PAUSES_MS = [0, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000];
 
-/** The worker that has a place among the others, and those it replaced. */
-export interface Place {
-  readonly index: number;
-  worker: Worker | null;
-  /** See `Threads.id`. */
-  id: number;
-  /** "asked": to listen. */
-  state: "none" | "starting" | "compiled" | "asked" | "serving" | "hanging";
-  /** Its requests in flight, see `InFlight`. */
-  inFlight: SharedArrayBuffer;
-  /** Whether the worker listens, or did as it ended. */
-  hasServed: boolean;
-  /** Why the worker is about to end, if that is known. */
-  reason: string | null;
-  /** How often the main thread has looked at this worker, in all and since its last beat. */
-  looks: number;
-  silentLooks: number;
-  beats: number;
-  /** How many workers in a row did not last. */
-  shortLives: number;
-  respawn: NodeJS.Timeout | null;
-  outcome: "drained" | "cut" | null;
-  /** Called one after the other as its reports arrive. */
-  awaited: (() => void)[];
-  /** Called once it has closed its ports. */
-  onStopped: (() => void) | null;
+/** The answer to "prepare". */
+export interface ReloadAnswer {
+  readonly version: number;
+  given: "none" | "prepared" | "ended" | Error;
 }
 
-export function newPlace(index: number): Place {
-  return {
-    ...{ index, worker: null, id: 0, state: "none", inFlight: new SharedArrayBuffer(0), hasServed: false, reason: null, looks: 0, silentLooks: 0, beats: 0 },
-    ...{ shortLives: 0, respawn: null, outcome: null, awaited: [], onStopped: null },
-  };
+/** The worker that has a place among the others, and those it replaced. */
+export class Place {
+  readonly index: number;
+  worker: Worker | null = null;
+  /** See `Threads.id`. */
+  id = 0;
+  /** "asked": to listen. */
+  state: "none" | "starting" | "compiled" | "asked" | "serving" | "hanging" = "none";
+  /** Its requests in flight, see `InFlight`. */
+  inFlight = new SharedArrayBuffer(0);
+  /** Whether the worker listens, or did as it ended. */
+  hasServed = false;
+  /** Whether it has closed its ports. */
+  hasStopped = false;
+  /** Why the worker is about to end, if that is known. */
+  reason: string | null = null;
+  /** How often the main thread has looked at this worker, in all and since its last beat. */
+  looks = 0;
+  silentLooks = 0;
+  beats = 0;
+  /** How many workers in a row did not last. */
+  shortLives = 0;
+  respawn: NodeJS.Timeout | null = null;
+  outcome: "drained" | "cut" | null = null;
+  /** Of the reload in progress. */
+  answer: ReloadAnswer | null = null;
+  /** Reports that it was asked for, and those that have arrived. */
+  reportsAsked = 0;
+  reports = 0;
+
+  constructor(index: number) {
+    this.index = index;
+  }
 }
 
 /** Whether the worker listens, or is about to. */

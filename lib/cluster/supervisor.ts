@@ -17,7 +17,7 @@ import { TICKET_KEY_BYTES, TICKET_KEY_MS, type TlsFiles } from "../server/tls.ts
 import { addFailures } from "../upstream/shared_health.ts";
 import { Ends, IN_FLIGHT_BYTES } from "./in_flight.ts";
 import { BEAT_MS, beatsOf, refusal, VERSION, waitingLinesOf, type BoundAddress, type Posted, type ToMain, type ToWorker, type WorkerStart } from "./messages.ts";
-import { newPlace, pauseBefore, takesRequests, type Place } from "./place.ts";
+import { pauseBefore, Place, takesRequests, type ReloadAnswer } from "./place.ts";
 import { takePort } from "./ports.ts";
 
 /** The id of the main thread; workers have the following ones. */
@@ -35,12 +35,6 @@ const LAST_MS = 500;
 /** How long a worker may take after its grace. In milliseconds. */
 const MOST_CLOSING_MS = 3_000;
 
-interface Answer {
-  readonly version: number;
-  readonly resolve: (answer: "prepared" | "ended") => void;
-  readonly reject: (error: Error) => void;
-}
-
 export interface SupervisorOptions extends Pick<WorkerStart, "log" | "tracing" | "adminCookie" | "parts"> {
   /** How many workers; at least 2. */
   readonly count: number;
@@ -55,7 +49,6 @@ export class Supervisor implements Followers {
   readonly #options: SupervisorOptions;
   readonly #words: Int32Array;
   readonly #places: readonly Place[];
-  readonly #answers = new Map<Place, Answer>();
   #lastId = MAIN;
   /** Of the main thread's gateway. */
   #parts: GatewayParts | null = null;
@@ -63,12 +56,11 @@ export class Supervisor implements Followers {
   #tls: TlsFiles | null = null;
   #ticketKey = randomBytes(TICKET_KEY_BYTES);
   #isReloading = false;
-  #start: { readonly served: () => void; readonly failed: (error: Error) => void } | null = null;
+  /** Ends a start that is in progress. */
+  #failStart: ((error: Error) => void) | null = null;
   #isStopAnnounced = false;
   #isClosing = false;
-  #onAllEnded: (() => void) | null = null;
-  /** Called once a worker has ended or is about to listen. */
-  #onChanges: (() => void)[] = [];
+  #waits: { readonly holds: () => boolean; readonly resolve: () => void }[] = [];
   #timers: NodeJS.Timeout[] = [];
   /** See `takePort`. */
   readonly #names: (Server | null)[] = [];
@@ -83,7 +75,7 @@ export class Supervisor implements Followers {
     this.#options = options;
     this.threads = { id: MAIN, place: -1, count, memory: (_name, bytes) => new SharedArrayBuffer(bytes) };
     this.#words = new Int32Array(new SharedArrayBuffer((1 + 2 * count) * Int32Array.BYTES_PER_ELEMENT));
-    this.#places = Array.from({ length: count }, (_, index) => newPlace(index));
+    this.#places = Array.from({ length: count }, (_, index) => new Place(index));
   }
 
   /** How many workers serve. */
@@ -102,14 +94,15 @@ export class Supervisor implements Followers {
     this.#timers = [setInterval(entry("a look at the workers", () => this.#look()), BEAT_MS), setInterval(entry("a ticket key", () => this.#renewTicketKey()), TICKET_KEY_MS)];
     try {
       await new Promise<void>((resolve, reject) => {
-        this.#start = { served: resolve, failed: reject };
+        this.#failStart = reject;
         for (const place of this.#places) this.#spawn(place);
+        void this.#until(() => this.serving === this.#places.length).then(resolve);
       });
     } catch (error) {
       await this.close(0);
       throw error;
     } finally {
-      this.#start = null;
+      this.#failStart = null;
     }
   }
 
@@ -120,16 +113,15 @@ export class Supervisor implements Followers {
   async prepare(bundle: Bundle): Promise<void> {
     const { version } = bundle;
     // Where none is about to listen, the configuration in force may be the reason, and nothing can judge the new one.
-    while (!this.#places.some(takesRequests) && this.#places.some(({ worker }) => worker !== null)) {
-      await new Promise<void>((resolve) => this.#onChanges.push(resolve));
-    }
+    await this.#until(() => this.#places.some(takesRequests) || this.#allEnded);
     this.#isReloading = true;
-    const answers = this.#places.filter(takesRequests).map((place) => {
+    const answers = this.#places.filter(takesRequests).map((place): ReloadAnswer => {
       place.worker!.postMessage({ type: "prepare", bundle } satisfies ToWorker);
-      return new Promise<"prepared" | "ended">((resolve, reject) => this.#answers.set(place, { version, resolve, reject }));
+      return (place.answer = { version, given: "none" });
     });
-    const given = await Promise.all(answers);
-    if (given.length > 0 && !given.includes("prepared")) throw new Error("every worker ended while it prepared this configuration");
+    await this.#until(() => answers.every(({ given }) => given !== "none") || answers.some(({ given }) => given instanceof Error));
+    for (const { given } of answers) if (given instanceof Error) throw given;
+    if (answers.length > 0 && answers.every(({ given }) => given === "ended")) throw new Error("every worker ended while it prepared this configuration");
   }
 
   commit(bundle: Bundle): void {
@@ -144,8 +136,8 @@ export class Supervisor implements Followers {
   /** The second message is for workers that started meanwhile, with the configuration that was in force before. */
   #endReload(message: ToWorker, forNew: ToWorker | null): void {
     this.#isReloading = false;
-    this.#answers.clear();
     for (const place of this.#places) {
+      place.answer = null;
       const given = takesRequests(place) ? message : forNew;
       if (given !== null) place.worker?.postMessage(given);
       if (place.state === "compiled") this.#listen(place);
@@ -162,11 +154,11 @@ export class Supervisor implements Followers {
   }
 
   async collect(extent: ReportExtent): Promise<void> {
-    const reports = this.#places.filter(takesRequests).map((place) => {
+    const asked = this.#places.filter(takesRequests).map((place) => {
       place.worker!.postMessage({ type: "report", extent } satisfies ToWorker);
-      return new Promise<void>((resolve) => place.awaited.push(resolve));
+      return { place, report: ++place.reportsAsked };
     });
-    if (reports.length > 0) await waitAtMost(Promise.all(reports).then(() => {}), MOST_COLLECTING_MS);
+    if (asked.length > 0) await waitAtMost(this.#until(() => asked.every(({ place, report }) => place.reports >= report)), MOST_COLLECTING_MS);
   }
 
   announceStop(): void {
@@ -183,9 +175,8 @@ export class Supervisor implements Followers {
     await waitAtMost(this.#stopAccepting(lingerOf(graceMs)), lingerOf(graceMs));
     for (const name of this.#names) name?.close(); // Another program may have the ports now.
     this.#broadcast({ type: "close", graceMs: Math.max(0, graceMs - (performance.now() - begunAt)) });
-    const ended = new Promise<void>((resolve) => (this.#onAllEnded = both(this.#onAllEnded, resolve)));
     // A native call of a plugin cannot be ended: the process ends with it.
-    if (this.#places.some(({ worker }) => worker !== null)) await waitAtMost(ended, graceMs + MOST_CLOSING_MS + LAST_MS);
+    if (!this.#allEnded) await waitAtMost(this.#until(() => this.#allEnded), graceMs + MOST_CLOSING_MS + LAST_MS);
     clearTimeout(late);
     for (const timer of this.#timers) clearInterval(timer);
     return this.#places.some(({ outcome, worker }) => outcome === "cut" || worker !== null) ? "cut" : "drained";
@@ -204,11 +195,9 @@ export class Supervisor implements Followers {
    * just as that one closes its port too, and lose its request.
    */
   async #stopAccepting(lingerMs: number): Promise<void> {
-    const stopped = this.#places.filter(takesRequests).map((place) => {
-      place.worker!.postMessage({ type: "stopAccepting", lingerMs: lingerMs / 2 } satisfies ToWorker);
-      return new Promise<void>((resolve) => (place.onStopped = both(place.onStopped, resolve)));
-    });
-    await Promise.all(stopped);
+    const asked = this.#places.filter(takesRequests);
+    for (const { worker } of asked) worker!.postMessage({ type: "stopAccepting", lingerMs: lingerMs / 2 } satisfies ToWorker);
+    await this.#until(() => asked.every(({ hasStopped, worker }) => hasStopped || worker === null));
   }
 
   #terminateAll(): void {
@@ -232,30 +221,53 @@ export class Supervisor implements Followers {
       place.reason = messageOf(error);
       return void setImmediate(entry("a worker that does not start", () => this.#ended(place, 1)));
     }
-    guarded(worker).on("message", (posted: Partial<Posted> | null | undefined) => posted?.edgeGateway !== undefined && this.#receive(place, posted.edgeGateway));
+    guarded(worker).on("message", (posted: Partial<Posted> | null | undefined) => {
+      if (posted?.edgeGateway === undefined) return;
+      this.#receive(place, posted.edgeGateway);
+      this.#changed();
+    });
     worker.on("error", (error) => (place.reason ??= messageOf(error, "stack")));
     worker.on("exit", (code) => void (this.#lost.delete(worker) || this.#ended(place, code)));
+  }
+
+  /** Resolves once `holds`, which is asked whenever a worker has sent something, is about to listen, or has ended. */
+  #until(holds: () => boolean): Promise<void> {
+    return new Promise((resolve) => {
+      if (holds()) return resolve();
+      this.#waits.push({ holds, resolve });
+    });
+  }
+
+  #changed(): void {
+    const waits = this.#waits;
+    this.#waits = waits.filter(({ holds }) => !holds());
+    for (const wait of waits) if (!this.#waits.includes(wait)) wait.resolve();
+  }
+
+  get #allEnded(): boolean {
+    return this.#places.every(({ worker }) => worker === null);
   }
 
   #receive(place: Place, message: ToMain): void {
     switch (message.type) {
       case "compiled":
         place.state = "compiled";
-        if (this.#start !== null) return this.#listenTogether(this.#start.failed);
+        if (this.#failStart !== null) return this.#listenTogether(this.#failStart);
         // During a reload it is not known yet under which configuration the worker is to serve.
         return this.#isReloading ? undefined : this.#listen(place);
       case "listening":
         place.state = "serving";
-        if (this.#start === null) this.#options.logger.info("a worker serves again", { worker: place.index });
-        else if (this.serving === this.#places.length) this.#start.served();
+        if (this.#failStart === null) this.#options.logger.info("a worker serves again", { worker: place.index });
         return;
       case "failed":
         place.reason = message.reason;
         return;
       case "prepared":
-        return this.#answerOf(place, message.version)?.resolve("prepared");
+        if (place.answer?.version === message.version) place.answer.given = "prepared";
+        return;
       case "refused":
-        return this.#answerOf(place, message.version)?.reject(refusal(place.index, message.reason));
+        if (place.answer?.version === message.version) place.answer.given = refusal(place.index, message.reason);
+        return;
       case "log":
         Atomics.sub(this.#words, waitingLinesOf(place.index, this.#places.length), 1);
         return this.#options.write(message.line);
@@ -263,11 +275,13 @@ export class Supervisor implements Followers {
         return this.#parts!.accessLog.add(message.lines);
       case "report":
         this.#parts!.reports!.add(place.index, message.report);
-        return place.awaited.shift()?.();
+        place.reports++;
+        return;
       case "failures":
         return addFailures(message.failures, (service, id) => this.#parts!.runtime.peer(service, id));
       case "stopped":
-        return place.onStopped?.();
+        place.hasStopped = true;
+        return;
       case "closed":
         place.outcome = message.outcome;
     }
@@ -288,37 +302,23 @@ export class Supervisor implements Followers {
     this.#changed();
   }
 
-  #changed(): void {
-    for (const resolve of this.#onChanges.splice(0)) resolve();
-  }
-
-  #answerOf(place: Place, version: number): Answer | undefined {
-    const answer = this.#answers.get(place);
-    return answer?.version === version ? answer : undefined;
-  }
-
   #ended(place: Place, code: number): void {
-    const { index, id, state } = place;
+    const { index, id, state, answer } = place;
     const { logger } = this.#options;
     const reason = place.reason ?? `it exited with code ${code}`;
-    Object.assign(place, { worker: null, state: "none" });
+    if (answer?.given === "none") answer.given = "ended";
+    Object.assign(place, { worker: null, state: "none", answer: null, reports: place.reportsAsked });
     this.#parts!.runtime.forget(id, index);
     this.#parts!.reports?.forget(index);
-    for (const resolve of place.awaited.splice(0)) resolve();
-    place.onStopped?.();
     this.#changed();
-    const answer = this.#answers.get(place);
-    this.#answers.delete(place);
-    answer?.resolve("ended");
     if (this.#isClosing) {
       if (state === "serving" && place.outcome === null) logger.error("a worker has ended during the drain", { worker: index, exit_code: code, error: reason });
       if (state === "serving") place.outcome ??= "cut";
-      if (this.#places.every(({ worker }) => worker === null)) this.#onAllEnded?.();
       return;
     }
-    if (this.#start !== null) return this.#start.failed(new Error(`a worker cannot start: ${reason}`));
+    if (this.#failStart !== null) return this.#failStart(new Error(`a worker cannot start: ${reason}`));
     // The reason may be a configuration that does not come into force.
-    const pauseMs = answer !== undefined ? 0 : pauseBefore(place, this.#places);
+    const pauseMs = answer !== null ? 0 : pauseBefore(place, this.#places);
     logger.error("a worker has ended and is replaced", { worker: index, exit_code: code, pause_s: pauseMs / 1_000, error: reason });
     const suspects = this.#ends.add(place.inFlight, performance.now());
     if (suspects !== null) logger.error("was in flight whenever workers ended", { ...suspects });
@@ -374,10 +374,3 @@ export class Supervisor implements Followers {
 
 /** `worker.ts`, or `worker.js` in the built package. */
 const ENTRY = new URL(`./worker.${import.meta.url.endsWith(".ts") ? "ts" : "js"}`, import.meta.url);
-
-function both(first: (() => void) | null, second: () => void): () => void {
-  return () => {
-    first?.();
-    second();
-  };
-}

@@ -11,8 +11,7 @@ import { GatewayCore } from "../gateway/gateway.ts";
 import { freshModules } from "../parts/load.ts";
 import type { TlsFiles } from "../server/tls.ts";
 import { InFlight } from "./in_flight.ts";
-import { LineBatch } from "./line_batch.ts";
-import { LogLines } from "./log_lines.ts";
+import { LineBatch, LogLines } from "./log_lines.ts";
 import { BEAT_MS, beatsOf, VERSION, waitingLinesOf, type Posted, type ToMain, type ToWorker, type WorkerStart } from "./messages.ts";
 
 const start = workerData as WorkerStart;
@@ -32,7 +31,7 @@ let isCreated = false;
 answerForThread(threadLog(), (module) => isCreated && GatewayCore.partsOf(gateway).metrics?.pluginFailed(module), (error) => fail(error, "stack"));
 const gateway = await create(received(start.bundle)).catch((error) => fail(error));
 const { accessLog, configuration, listener, reports, runtime } = GatewayCore.partsOf(gateway);
-if (tls !== null) listener.useTicketKey(asBuffer(start.ticketKey));
+if (tls !== null) listener.tls.useTicketKey(asBuffer(start.ticketKey));
 runtime.failures!.send = (failures) => send({ type: "failures", failures });
 isCreated = true;
 process.on("exit", () => {
@@ -95,7 +94,7 @@ async function obey(message: Exclude<ToWorker, { readonly type: "report" }>): Pr
       tls = asFiles(message.files);
       return gateway.renewTls(tls);
     case "ticketKey":
-      return tls === null ? undefined : listener.useTicketKey(asBuffer(message.key));
+      return tls === null ? undefined : listener.tls.useTicketKey(asBuffer(message.key));
     case "announceStop":
       return gateway.announceStop();
     // Not awaited, as the next: a further "close" may shorten the grace.

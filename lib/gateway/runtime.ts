@@ -3,7 +3,7 @@
  * identifies it, so that an unchanged upstream keeps its connections and its state, and no rate limit is refilled.
  */
 import { isIP } from "node:net";
-import { LONGEST_TIMER_MS, type Clock, type Timer } from "../base/clock.ts";
+import type { Clock } from "../base/clock.ts";
 import { WriteBatch } from "../base/event_loop.ts";
 import type { Log } from "../base/log.ts";
 import type { SharedMemory } from "../base/shared_memory.ts";
@@ -15,13 +15,13 @@ import type { MemoryCounters } from "../store/memory.ts";
 import type { RedisCounters } from "../store/redis.ts";
 import type { Breaker, BreakerSettings } from "../upstream/breaker.ts";
 import { UpstreamSet, type UpstreamSetOptions, type Member, type Connections, type Peer } from "../upstream/upstream_set.ts";
-import { Pool, ReadBuffer, type PoolOptions } from "../upstream/pool.ts";
+import { Pool, ReadBuffer } from "../upstream/pool.ts";
 import type { ReplayMemory } from "../upstream/replay.ts";
 import type { Address, Names, NamesOptions } from "../upstream/addresses.ts";
 import type { FailureReports } from "../upstream/shared_health.ts";
 import type { SplitPicker } from "../upstream/split.ts";
 import type { Sticky } from "../upstream/sticky.ts";
-import type { SessionsOptions } from "../upstream/sessions.ts";
+import type { ConnectionPoolOptions } from "../upstream/connection_pool.ts";
 import type { ActiveChecks, Checks } from "./active_checks.ts";
 import { Parts } from "./parts.ts";
 
@@ -95,7 +95,6 @@ export class Runtime {
   /** Null: there is no limiter yet. */
   #counters: MemoryCounters | null = null;
   #inUse: InUse | null = null;
-  #limitersTimer: Timer | null = null;
   #isActive = false;
 
   /** `lookup` returns all addresses of a host; default: getaddrinfo. `parts`: default: none that has to be loaded. */
@@ -119,7 +118,7 @@ export class Runtime {
   }
 
   /** The pool of one upstream of one service: the existing one, or a new one. Throws when its TLS settings cannot be used. */
-  pool(service: string, options: PoolOptions | SessionsOptions, maxConnections: number, inUse: InUse): Connections {
+  pool(service: string, options: ConnectionPoolOptions, maxConnections: number, inUse: InUse): Connections {
     // All that the pool holds of a configuration, whatever options there are; `dial` leads to host and port alone.
     const key = JSON.stringify([service, { ...options, dial: null, tls: options.tls?.identity }]);
     // Two upstreams of a service may have one address: they share its pool.
@@ -243,7 +242,7 @@ export class Runtime {
     for (const { upstreamSet, members, breaker } of inUse.upstreamSets.values()) upstreamSet.adopt(members, breaker);
     this.#start();
     this.#counters?.adopt(inUse.memory);
-    this.#retireLimiters();
+    this.#counters?.retire(inUse.limiters);
     for (const [name, value] of before?.kept ?? []) if (inUse.kept.get(name) !== value) void closed(value);
   }
 
@@ -276,7 +275,7 @@ export class Runtime {
 
   /** Closes every connection to every upstream, and ends all probes and look-ups. */
   destroy(): void {
-    this.#limitersTimer?.cancel();
+    this.#counters?.close();
     this.#names?.close();
     this.#checks?.adopt([]);
     for (const upstreamSet of this.upstreamSets) upstreamSet.close();
@@ -301,19 +300,12 @@ export class Runtime {
     this.#checks?.adopt(checks);
   }
 
-  /** Now, and again whenever the windows of one that no configuration has may have run out. */
-  #retireLimiters(): void {
-    this.#limitersTimer?.cancel();
-    const ms = this.#counters?.retire(this.#inUse!.limiters) ?? Infinity;
-    this.#limitersTimer = ms === Infinity ? null : this.clock.after(Math.min(Math.ceil(ms), LONGEST_TIMER_MS), () => this.#retireLimiters());
-  }
-
-  #connections(options: PoolOptions | SessionsOptions, maxConnections: number): Connections {
+  #connections(options: ConnectionPoolOptions, maxConnections: number): Connections {
     const { clock, parts, writeBatch } = this;
     if (isIP(options.host) === 0) this.#names ??= new (parts.part("names").Names)(this.#namesOptions);
     const name = this.#names?.name(options.host);
     const named = name === undefined ? options : { ...options, name };
-    if (isHttp1(named)) return new Pool({ ...named, readBuffer: this.#readBuffer, writeBatch }, maxConnections, clock);
+    if (named.protocol === "http" || named.protocol === "https") return new Pool({ ...named, readBuffer: this.#readBuffer, writeBatch }, maxConnections, clock);
     const { Sessions, forwardHttp2 } = parts.part("http2");
     return new Sessions(named, maxConnections, clock, forwardHttp2);
   }
@@ -331,8 +323,4 @@ async function closed(value: KeptState): Promise<void> {
   } catch {
     // It is released all the same.
   }
-}
-
-function isHttp1(options: PoolOptions | SessionsOptions): options is PoolOptions {
-  return options.protocol === "http" || options.protocol === "https";
 }

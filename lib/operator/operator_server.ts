@@ -53,7 +53,7 @@ export function createOperatorServer({ tls, maxBodyBytes, endStreams, ...options
   return {
     listen: ({ host, port }) => (tls === null ? listener.listenPlain(host, port) : listener.listenSecure(host, port, withoutCa(tls))),
     renewTls(files) {
-      if (tls !== null) listener.renewTls(withoutCa(files));
+      if (tls !== null) listener.tls.renew(withoutCa(files));
     },
     close: () => (closing ??= close()),
   };

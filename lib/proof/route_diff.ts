@@ -24,11 +24,6 @@ export async function routeDiff(before: Compared, after: Compared, slice: NextTi
   return { guardsLost: await guardsLost(before, after, slice), ...(await changesOfRoutes(before.shown, after.shown, slice)) };
 }
 
-/** In the spelling of JSON. */
-export function routeDiffView({ guardsLost: lost, added, removed, changed, other }: RouteDiff) {
-  return { guards_lost: lost, added, removed, changed, other };
-}
-
 async function changesOfRoutes(before: Json, after: Json, slice: NextTimeSlice): Promise<Omit<RouteDiff, "guardsLost">> {
   const list = { added: [] as RoutePlace[], removed: [] as RoutePlace[] };
   const changed = new Map<string, RoutePlace & { readonly changes: string[] }>();

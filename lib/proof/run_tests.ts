@@ -6,7 +6,7 @@ import { messageOf } from "../base/errors.ts";
 import type { StepMeter } from "../base/linear_pattern.ts";
 import type { verifyPassword } from "../base/password.ts";
 import { manualClock } from "../base/manual_clock.ts";
-import { createTimeSlices } from "../base/time_slices.ts";
+import { paced, type NextTimeSlice } from "../base/time_slices.ts";
 import type { ConfigIssue } from "../config/source.ts";
 import type { ConfigTest } from "../config/tests.ts";
 import { concealerOf } from "../config/secrets.ts";
@@ -23,7 +23,7 @@ import type { TestReport, TestResult } from "../gateway/status.ts";
 import { compare, displayed, type Compared, type Outcome } from "./comparison.ts";
 import { matchingTable, Scratch } from "./scratch.ts";
 import { requestOf, serversOf, upstreamOf, type Forwarded } from "./stand_ins.ts";
-import { passwordsOnce, TestTimes, threadUsage, type TestTime } from "./test_time.ts";
+import { passwordsOnce, TestTime, TestTimes, threadUsage } from "./test_time.ts";
 
 export type { TestReport, TestResult };
 
@@ -48,7 +48,7 @@ export interface RunOptions {
   readonly isOpen?: (test: ConfigTest, place: Place, passed: boolean) => boolean;
 }
 
-export type Place = Partial<Pick<Outcome, "service" | "route">>;
+export type Place = { -readonly [Name in "service" | "route"]?: Outcome[Name] };
 
 type Tested = Pick<Loaded, "config" | "kinds" | "conditions" | "upstreamPaths" | "tests" | "secrets">;
 
@@ -64,27 +64,26 @@ export async function runTests(loaded: Tested, options: RunOptions = {}): Promis
   let stop = () => {};
   const stopped = new Promise<Compared>((resolve) => (stop = () => resolve(failure(STOPPED))));
   signal?.addEventListener("abort", stop, { once: true });
-  const bench: Bench = { loaded, table: matchingTable(loaded), receiving: receivingBy(global, manualClock(), () => proxiesPart), wall, slices: timeSlices(), stopped, verify: passwordsOnce(verify), redirect };
+  const bench: Bench = { loaded, table: matchingTable(loaded), receiving: receivingBy(global, manualClock(), () => proxiesPart), wall, slice: paced(), stopped, verify: passwordsOnce(verify), redirect };
   const times = new TestTimes({ maxTestMs, maxTotalMs }, usage);
   const results: TestResult[] = [];
   let [next, notRun] = [0, 0];
   // A test that waits, for the hash of a password for instance, does not hold up the others.
   const lane = async () => {
     for (let i = next++; i < chosen.length; i = next++) {
-      if (bench.slices.isOver) await bench.slices.next();
       const expected = displayed(chosen[i]!.expected, conceal);
       const test = { ...chosen[i]!, expected };
       const place: Place = {};
       const { found, differences, differing, isLate }: Tried = signal?.aborted ? failure(STOPPED) : await runTest(test, bench, times, place);
-      if (isOpen(chosen[i]!, place, differences.length === 0)) {
-        notRun++;
-        continue;
-      }
       // Also messages of plugins may repeat what they were configured with.
-      results[i] = { name: test.name, passed: differences.length === 0, expected, found, differences: differences.map(conceal), differing, ...(isLate && { late: isLate }) };
+      if (isOpen(chosen[i]!, place, differences.length === 0)) notRun++;
+      else results[i] = { name: test.name, passed: differences.length === 0, expected, found, differences: differences.map(conceal), differing, ...(isLate && { late: isLate }) };
+      await bench.slice();
     }
   };
-  await Promise.all(Array.from({ length: LANES }, lane));
+  const lanes: Promise<void>[] = [];
+  while (lanes.push(lane()) < LANES) await bench.slice();
+  await Promise.all(lanes);
   times.close();
   signal?.removeEventListener("abort", stop);
   return { ...reportOf(results.filter((result) => result !== undefined)), ...(notRun > 0 && { notRun }) };
@@ -117,7 +116,8 @@ interface Bench {
   readonly table: RouteTable<RouteTarget>;
   readonly receiving: ReceiveOptions;
   readonly wall: number;
-  readonly slices: ReturnType<typeof timeSlices>;
+  /** Lets the event loop turn now and then, as the tests of a large configuration take long together. */
+  readonly slice: NextTimeSlice;
   readonly stopped: Promise<Compared>;
   readonly verify: typeof verifyPassword;
   readonly redirect: HttpsRedirect | null;
@@ -129,12 +129,13 @@ interface Tried extends Compared {
 }
 
 /** `place` gets the route of the last request. */
-async function runTest(test: ConfigTest, bench: Bench, times: TestTimes, place: object): Promise<Tried> {
+async function runTest(test: ConfigTest, bench: Bench, times: TestTimes, place: Place): Promise<Tried> {
   const { maxTestMs, maxTotalMs } = times.limits;
   const all = `all tests together may take ${inSeconds(maxTotalMs)}`;
   if (times.areOver) return { ...failure(`not run: ${all}`), isLate: true };
-  const time = times.begin();
-  const trial = new Trial(test, { bench, time, place });
+  const time = new TestTime();
+  times.running.add(time);
+  const trial = new Trial(test, bench, time, place);
   const late = time.isOver.then(() => {
     const why = times.areOver ? `no reply, and ${all}` : `no reply within ${inSeconds(maxTestMs)}`;
     return { ...failure(`${why}: ${trial.whereabouts}`), isLate: true } as const;
@@ -144,7 +145,7 @@ async function runTest(test: ConfigTest, bench: Bench, times: TestTimes, place: 
   } catch (error) {
     return failure(messageOf(error));
   } finally {
-    time.end();
+    times.running.delete(time);
     trial.close();
   }
 }
@@ -158,7 +159,7 @@ class Trial {
   readonly #bench: Bench;
   readonly #clock;
   readonly #scratch: Scratch;
-  readonly #place: object;
+  readonly #place: Place;
   #forwarded: Forwarded | null = null;
   /** The plugin that has the request; null: none has. */
   #holder: string | null = null;
@@ -167,7 +168,7 @@ class Trial {
   /** Requests so far, with the one that is under way. */
   #sent = 0;
 
-  constructor(test: ConfigTest, { bench, time, place }: { readonly bench: Bench; readonly time: TestTime; readonly place: object }) {
+  constructor(test: ConfigTest, bench: Bench, time: TestTime, place: Place) {
     this.#place = place;
     const { loaded, table, wall, verify, redirect } = bench;
     this.#test = test;
@@ -179,7 +180,10 @@ class Trial {
       upstream: upstreamOf(test.upstream, (request) => (this.#forwarded = request), viaNameOf(loaded.config.global.name)),
       ask: serversOf(test.answers),
       verifiedClaims: test.request.as.jwt ?? null,
-      verifyPassword: (given, stored) => time.waitFor(verify(given, stored)),
+      verifyPassword: (given, stored) => {
+        time.waits++;
+        return verify(given, stored).finally(() => time.waits--);
+      },
       wrap: ({ name }, middleware) => (next) => {
         const handler: unknown = middleware((exchange) => {
           this.#holder = null;
@@ -202,11 +206,10 @@ class Trial {
 
   async run(): Promise<Compared> {
     const { times, everyMs } = this.#test.request;
-    const { slices } = this.#bench;
     for (this.#sent = 1; this.#sent < times && !this.#isClosed; this.#sent++) {
       await this.#send();
       this.#clock.advance(everyMs);
-      if (slices.isOver) await slices.next();
+      await this.#bench.slice();
     }
     const { fault, ...outcome } = await this.#send();
     const compared = await compare(this.#test, outcome, { conceal: concealerOf(this.#bench.loaded), meter: this.#meter });
@@ -217,11 +220,12 @@ class Trial {
   }
 
   get #meter(): StepMeter {
-    const { slices } = this.#bench;
+    let characters = 0;
     const spend = () => {
       if (this.#isClosed) throw new Error("the test is over");
+      characters++;
     };
-    return { spend, pause: () => slices.next(), get isDue() { return slices.isOver; } };
+    return { spend, pause: this.#bench.slice, get isDue() { return characters % 1000 === 0; } };
   }
 
   /** Gives up a request that is under way. */
@@ -246,7 +250,7 @@ class Trial {
         bytes += more;
         if (bytes > MAX_BODY_BYTES) throw new Error(`the reply has more than ${MAX_BODY_BYTES / 2 ** 20} MiB`);
         // Pieces that are ready at once would keep the event loop from turning.
-        if (this.#bench.slices.isOver) await this.#bench.slices.next();
+        await this.#bench.slice();
       });
       const { code, service, route, identity, fault } = notes;
       Object.assign(this.#place, { service, route });
@@ -272,20 +276,3 @@ function reportOf(tests: readonly TestResult[]): TestReport {
 function inSeconds(ms: number): string {
   return `${Math.round(ms) / 1000} s`;
 }
-
-/** Lets the event loop turn now and then, as the tests of a large configuration take long together. */
-function timeSlices() {
-  const nextSlice = createTimeSlices();
-  let begunAt = performance.now();
-  return {
-    get isOver() {
-      return performance.now() - begunAt > SLICE_MS;
-    },
-    async next() {
-      await nextSlice();
-      begunAt = performance.now();
-    },
-  };
-}
-
-const SLICE_MS = 10;

@@ -28,24 +28,19 @@ export interface TestLimits {
 }
 
 /** The time of a test that is under way. */
-export interface TestTime {
-  /** Resolves when it is over. */
-  readonly isOver: Promise<void>;
-  /** Of a test that waits for what another thread computes: waiting does not count. */
-  waitFor<T>(work: Promise<T>): Promise<T>;
-  end(): void;
-}
-
-interface Running {
-  spent: number;
-  waits: number;
-  readonly over: () => void;
+export class TestTime {
+  spent = 0;
+  /** Results of other threads for which the test waits; that time does not count. */
+  waits = 0;
+  over = () => {};
+  readonly isOver = new Promise<void>((resolve) => (this.over = resolve));
 }
 
 export class TestTimes {
   readonly limits: TestLimits;
+  /** Tests under way. */
+  readonly running = new Set<TestTime>();
   readonly #usage: () => Usage;
-  readonly #running = new Set<Running>();
   readonly #timer: NodeJS.Timeout;
   readonly #tickMs: number;
   #last: Usage;
@@ -64,21 +59,6 @@ export class TestTimes {
     return this.#total >= this.limits.maxTotalMs;
   }
 
-  begin(): TestTime {
-    let over = () => {};
-    const isOver = new Promise<void>((resolve) => (over = resolve));
-    const running: Running = { spent: 0, waits: 0, over };
-    this.#running.add(running);
-    return {
-      isOver,
-      waitFor: (work) => {
-        running.waits++;
-        return work.finally(() => running.waits--);
-      },
-      end: () => void this.#running.delete(running),
-    };
-  }
-
   close(): void {
     clearInterval(this.#timer);
   }
@@ -90,7 +70,7 @@ export class TestTimes {
     // A timer that is late has not been waited for.
     const idle = Math.min(usage.idle - this.#last.idle, 2 * this.#tickMs);
     this.#last = usage;
-    const running = [...this.#running];
+    const running = [...this.running];
     this.#total += busy + (running.some(({ waits }) => waits === 0) ? idle : 0);
     for (const each of running) {
       each.spent += busy / running.length + (each.waits === 0 ? idle : 0);

@@ -24,10 +24,7 @@ export function sendableReply(call: Call, requestHeaders: HeaderList, given: Rep
   return call.notes.code === null || reply.status < 400 ? reply : grpcReply(call, requestHeaders, reply);
 }
 
-/**
- * Returns the error reply to send if the body ended early, was read by a plugin or was already sent, or if Content-Length occurs twice or is
- * not a number. Null if the reply can be sent.
- */
+/** The error to send instead if the body ended early, was read or sent before, or if Content-Length occurs twice or is no number; else null. */
 function spoiltReply(call: Call, reply: Reply): Reply | null {
   const { body, headers } = reply;
   if (Number.isNaN(statedLength(headers))) {
@@ -38,17 +35,13 @@ function spoiltReply(call: Call, reply: Reply): Reply | null {
   // A plugin may give two clients the same reply: the bytes that the first client got cannot be sent to the second.
   const isLent = body instanceof LentBody && body.isLent;
   if (!body.destroyed && !body.readableDidRead && !isLent) return null;
-  if (isLent) return problem(call, "internal", { why: "the reply's body had been sent to another client" });
-  if (body.readableEnded) return problem(call, "internal", { why: "the reply's body had been read to its end" });
-  if (!body.destroyed) return problem(call, "internal", { why: "the reply's body had been read in part" });
+  const done = isLent ? "sent to another client" : body.readableEnded ? "read to its end" : body.destroyed ? null : "read in part";
+  if (done !== null) return problem(call, "internal", { why: `the reply's body had been ${done}` });
   const cause = body.errored;
   return problem(call, cause instanceof Fault ? cause.code : "upstream_reset", { why: cause === null ? "the body ended early" : messageOf(cause) });
 }
 
-/**
- * Returns the body to send; null if the response has none (RFC 9110 §6.4.1, §15.3.6). A lent body stays lent only if `mayLend` is true: then
- * the sender gives it back once it is sent.
- */
+/** The body to send, null if there is none (RFC 9110 §6.4.1, §15.3.6). A lent one stays lent if `mayLend`: the sender gives it back once it is sent. */
 export function bodyToSend(method: string, { status, body }: Reply, mayLend: boolean): Reply["body"] {
   if (body === null || method === "HEAD" || status === 204 || status === 205 || status === 304) return null;
   return mayLend ? body : ownBody(body);
@@ -57,13 +50,8 @@ export function bodyToSend(method: string, { status, body }: Reply, mayLend: boo
 /** How the end of the body is marked: by this Content-Length, by the header Content-Length, by chunks, or by the end of the connection. */
 export type BodyFraming = number | "stated" | "chunked" | "until close" | "none";
 
-type Framed = Pick<Inbound, "method" | "httpVersion" | "upgrade">;
-
-/**
- * Returns the HTTP/1 framing of `body`, the body actually sent (RFC 9112 §6.3). HEAD and 304 state the length of the omitted body. A refused
- * upgrade closes the connection.
- */
-export function framingOf({ method, httpVersion, upgrade }: Framed, { status, headers, body: given }: Reply, body: Reply["body"]): BodyFraming {
+/** The HTTP/1 framing of `body`, as it is sent (RFC 9112 §6.3). HEAD and 304 state the length of the omitted body; a refused upgrade closes the connection. */
+export function framingOf({ method, httpVersion, upgrade }: Pick<Inbound, "method" | "httpVersion" | "upgrade">, { status, headers, body: given }: Reply, body: Reply["body"]): BodyFraming {
   if (status === 204 || status === 101) return "none";
   if (status === 205) return 0;
   if (given === null) return method === "HEAD" || status === 304 ? "stated" : 0;
@@ -101,15 +89,12 @@ export function replyTrailers(call: Call, { trailers }: Reply): HeaderList {
 
 const NONE: HeaderList = [];
 
-type ReplyHead = Pick<Reply, "status" | "reason" | "headers">;
-
 /**
- * The head of a reply to an HTTP/1 client, as Latin-1 text. `connectionLines`, and `date`, which is left out where the reply has a date of
- * its own (RFC 9110 §6.6.1), end with CR LF. Headers about the connection (RFC 9110 §7.6.1) and the framing are the gateway's own and are
- * left out. Throws a `TypeError` for a reason phrase, names or values that HTTP cannot carry: plugins write them too.
+ * The head of a reply to an HTTP/1 client, as Latin-1 text, with the gateway's own headers about the connection (RFC 9110 §7.6.1) and the
+ * framing. `connectionLines`, and `date`, which the reply's own replaces (RFC 9110 §6.6.1), end with CR LF. Throws a `TypeError` for what HTTP
+ * cannot carry: plugins write reason phrases, names and values, too.
  */
-export function replyText(reply: ReplyHead, requestId: string, framing: BodyFraming, connectionLines: string, date: string): string {
-  const { status, reason, headers } = reply;
+export function replyText({ status, reason, headers }: Omit<Reply, "body">, requestId: string, framing: BodyFraming, connectionLines: string, date: string): string {
   let text = `HTTP/1.1 ${status} ${reason ?? STATUS_CODES[status] ?? ""}\r\n`;
   let lines = 2;
   let hasDate = false;

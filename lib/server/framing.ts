@@ -4,17 +4,7 @@
  */
 import { isIPv6 } from "node:net";
 import type { ErrorCode } from "../base/errors.ts";
-import {
-  connectionOptions,
-  hasToken,
-  isHopByHop,
-  MAX_CONNECTION_OPTIONS,
-  nameSet,
-  plainConnection,
-  sameName,
-  trimmed,
-  type HeaderList,
-} from "../http/headers.ts";
+import { connectionOptions, hasToken, isHopByHop, MAX_CONNECTION_OPTIONS, nameSet, plainConnection, sameName, trimmed, type HeaderList } from "../http/headers.ts";
 
 export interface Refusal {
   readonly code: ErrorCode;
@@ -41,15 +31,17 @@ export interface Framing {
 /** As `global.underscore_headers` says; undefined is "drop". */
 export type Underscores = "drop" | "allow" | undefined;
 
+type Value = string | undefined;
+
 /** One pass over the headers. */
 export function readFraming(method: string, headers: HeaderList, httpVersion: string, underscores?: Underscores): Framing {
-  let host: string | undefined;
+  let host: Value;
   let hosts = 0;
-  let length: string | undefined;
-  let coding: string | undefined;
-  let connection: string | undefined;
-  let upgrade: string | undefined;
-  let expect: string | undefined;
+  let length: Value;
+  let coding: Value;
+  let connection: Value;
+  let upgrade: Value;
+  let expect: Value;
   let proxyCloses = false;
   let dropsHeaders = false;
   let namesHeaders = false;
@@ -107,26 +99,17 @@ const KNOWN = nameSet(["host", "expect", "upgrade", "connection", "content-lengt
 /** Stands for more than one value; refused as a value, too. */
 const TWO = "two values";
 
-/**
- * Whether a list holds exactly this token with nothing but spaces around it. Some readers see an upgrade in `upgrade;a` or before a tab, others
- * do not. To close a connection in such a case is safe, to go on is not.
- */
-function lists(value: string | undefined, lowerToken: string): boolean {
+/** Whether a list holds exactly this token between spaces. Some readers see an upgrade in `upgrade;a` or before a tab: to go on then is not safe. */
+function lists(value: Value, lowerToken: string): boolean {
   if (value === undefined || !hasToken(value, lowerToken)) return false;
   return value.toLowerCase().split(",").some((part) => trimmed(part, 0, part.length) === lowerToken && !part.includes("\t"));
 }
 
-function joined(value: string | undefined, more: string): string {
+function joined(value: Value, more: string): string {
   return value === undefined ? more : `${value},${more}`;
 }
 
-function refuseFraming(
-  host: string | undefined,
-  hosts: number,
-  length: string | undefined,
-  coding: string | undefined,
-  httpVersion: string,
-): Refusal | null {
+function refuseFraming(host: Value, hosts: number, length: Value, coding: Value, httpVersion: string): Refusal | null {
   // node's parser lets HTTP/0.9 and HTTP/2.0 pass.
   if (httpVersion !== "1.1" && httpVersion !== "1.0") return malformed("The protocol version is neither HTTP/1.1 nor HTTP/1.0.");
   if (hosts > 1) return malformed("The request has more than one Host header.");
@@ -160,9 +143,8 @@ export function tooManyLines(maxHeaders: number): Refusal {
 }
 
 /**
- * Whether this is a host with an optional port (RFC 3986 §3.2.2, §3.2.3): a name, or an IPv6 address in brackets, then perhaps ":" and
- * up to 65535. An empty one is allowed (RFC 9110 §7.2). RFC 3986 also allows `!$&'()*+,;=`, which no name in DNS has: a list such as
- * `evil.com,a.example.com` would match `*.example.com`.
+ * Whether this is a host with an optional port up to 65535 (RFC 3986 §3.2.2, §3.2.3), or empty (RFC 9110 §7.2). RFC 3986 also allows
+ * `!$&'()*+,;=`, which no name in DNS has: a list such as `evil.com,a.example.com` would match `*.example.com`.
  */
 export function isHost(host: string): boolean {
   if (!HOST.test(host)) return false;
@@ -176,12 +158,9 @@ const BRACKET = 0x5b;
 const HOST = /^(?:[A-Za-z0-9\-._~]*|\[[^\]]*\])(?::[0-9]*)?$/;
 
 /**
- * Whether a header or trailer line of a client is dropped on arrival, in every protocol: names with "_", unless the configuration allows
- * them; `Proxy`, which CGI programs take for the setting HTTP_PROXY (CVE-2016-5385); and `X-Client-Cert-…`, in which the gateway sends
- * certificate data to upstreams (`plugins/mtls.ts`).
- *
- * CGI and many servers read `_` as `-`, so `X_Forwarded_For` poses as a header that the gateway sets. Even where underscores are allowed, a
- * name is dropped that becomes a header of the gateway's own or of the message's framing that way.
+ * Whether a header or trailer of a client is dropped on arrival, in every protocol: `Proxy`, which CGI programs take for the setting HTTP_PROXY
+ * (CVE-2016-5385); `X-Client-Cert-…`, in which the gateway sends certificate data to upstreams (`plugins/mtls.ts`); and names with "_", which
+ * CGI and many servers read as "-", so that `X_Forwarded_For` poses as the gateway's. Where underscores are allowed, only names that do so.
  */
 export function isDropped(name: string, underscores: Underscores): boolean {
   if (name.indexOf("_") < 0) return isForged(name);

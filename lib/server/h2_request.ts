@@ -14,18 +14,15 @@ import type { Inbound } from "./receive.ts";
 
 const { NGHTTP2_CANCEL, NGHTTP2_INTERNAL_ERROR, NGHTTP2_NO_ERROR } = http2.constants;
 
-/** The objects shared by all requests of a listener. */
-export type H2Server = Pick<Http1Options, "connectionOf" | "clock" | "deadlines" | "receiving" | "answer" | "ended" | "delivery" | "join">;
-
 export class H2Request implements Responder {
   readonly #stream: ServerHttp2Stream;
   readonly #inbound: Inbound;
-  readonly #server: H2Server;
+  readonly #server: Http1Options;
   readonly #onReset: () => void;
   #state: "open" | "tunnel" | "given up" = "open";
 
   /** `block` is node's flat header list; `onReset` is called when the client resets the request before it was answered. */
-  constructor(stream: ServerHttp2Stream, block: readonly string[], endOfStream: boolean, onReset: () => void, server: H2Server) {
+  constructor(server: Http1Options, stream: ServerHttp2Stream, block: readonly string[], endOfStream: boolean, onReset: () => void) {
     const rules = server.receiving();
     this.#stream = stream;
     this.#inbound = receiveStream(stream, block, endOfStream, server.connectionOf(stream.session!.socket as Socket), rules);

@@ -3,30 +3,22 @@
  */
 import http2, { type IncomingHttpHeaders, type ServerHttp2Session, type ServerHttp2Stream, type ServerOptions } from "node:http2";
 import type { Socket } from "node:net";
-import type { Clock, DeadlineTimer } from "../base/clock.ts";
 import { entry, guarded } from "../base/event_loop.ts";
 import { ignore } from "../base/errors.ts";
-import type { Log } from "../base/log.ts";
 import { PacedSink, takenBySystem } from "../http/delivery.ts";
 import { isClosed } from "../http/h2_reset.ts";
 import { holdsOutputBack } from "../http/h2_streams.ts";
 import * as h2 from "./h2_limits.ts";
+import type { Http1Options } from "./http1.ts";
 import type { Limits } from "./limits.ts";
 
 const { NGHTTP2_ENHANCE_YOUR_CALM, NGHTTP2_FLAG_END_STREAM, NGHTTP2_NO_ERROR } = http2.constants;
 
-export interface H2SessionsOptions {
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly deadlines: DeadlineTimer;
-  /** In force for new connections. */
-  readonly limits: () => Limits;
+/** Connections are opened under the rules that are in force then. */
+export interface H2SessionsOptions extends Pick<Http1Options, "clock" | "log" | "deadlines" | "receiving"> {
   /** Milliseconds that a connection without streams is kept; before its first one it is `limits.headersTimeoutMs`, if that is less. */
   readonly keepAliveMs: number;
-  /**
-   * Gets each request: `block` is its header list with the pseudo-headers first. Must call `onReset` when the client has reset the request
-   * before it was answered.
-   */
+  /** Gets each request: `block` is its header list, pseudo-headers first. Calls `onReset` when the client resets it before it was answered. */
   readonly onStream: (stream: ServerHttp2Stream, block: readonly string[], endOfStream: boolean, onReset: () => void) => void;
 }
 
@@ -45,19 +37,8 @@ export class H2Sessions {
 
   /** Serves HTTP/2 on a connection; bytes that were read from it and put back are included. */
   add(socket: Socket): void {
-    const { limits, log, deadlines } = this.#options;
-    // A client that has closed its side has disconnected: its streams would get no event for that.
-    socket.allowHalfOpen = false;
-    const inForce = limits();
-    const http2Session = http2.performServerHandshake(socket, optionsFor(inForce));
-    const session = new Session(http2Session, socket, inForce, this.#options);
+    const session: Session = new Session(socket, this.#options, () => this.#sessions.delete(session));
     this.#sessions.add(session);
-    const endLooks = deadlines.everySecond((now, elapsedMs) => session.check(now, elapsedMs));
-    http2Session.once("close", () => {
-      this.#sessions.delete(session);
-      endLooks();
-    });
-    http2Session.on("error", (error) => log.debug("HTTP/2 connection failed", { error: error.message }));
     if (this.#isDraining) session.drain();
   }
 
@@ -74,7 +55,6 @@ export class H2Sessions {
 
   /** Ends every connection at once. */
   destroy(): void {
-    this.#isDraining = true;
     for (const session of this.#sessions) session.destroy();
   }
 }
@@ -130,8 +110,11 @@ class Session {
   /** Bytes written at the last check if nghttp2 had something to send and the socket had not; else -1. */
   #stuckAt = -1;
 
-  constructor(session: ServerHttp2Session, socket: Socket, limits: Limits, options: H2SessionsOptions) {
-    this.#session = session;
+  constructor(socket: Socket, options: H2SessionsOptions, closed: () => void) {
+    const { limits } = options.receiving();
+    // A client that has closed its side has disconnected: its streams would get no event for that.
+    socket.allowHalfOpen = false;
+    const session = (this.#session = http2.performServerHandshake(socket, optionsFor(limits)));
     this.#socket = socket;
     this.#options = options;
     const pace = { clock: options.clock, watch: options.deadlines, idleMs: h2.SILENCE_MS, leastBytesPerS: () => 0 };
@@ -147,6 +130,9 @@ class Session {
     guarded(session).on("stream", this.#onStream);
     session.on("remoteSettings", () => this.#spend(this.#settings, "SETTINGS"));
     session.on("ping", () => this.#spend(this.#pings, "PING"));
+    session.on("error", (error) => options.log.debug("HTTP/2 connection failed", { error: error.message }));
+    session.once("close", options.deadlines.everySecond((now, elapsedMs) => this.#check(now, elapsedMs)));
+    session.once("close", closed);
   }
 
   /**
@@ -166,7 +152,7 @@ class Session {
   }
 
   /** Finds what no event reports. `elapsed`: milliseconds since the last check. */
-  check(now: number, elapsed: number): void {
+  #check(now: number, elapsed: number): void {
     const bytes = this.#socket.bytesRead - this.#bytesRead;
     this.#bytesRead += bytes;
     if (bytes > 0) this.#countUnreported(bytes);
@@ -226,10 +212,7 @@ class Session {
     if (this.#unreported >= h2.MAX_UNREPORTED) this.drain();
   }
 
-  /**
-   * Node reports a head only when it is complete. One that is incomplete, or was refused, shows by its stream id; a client that answers a
-   * PING is not in the middle of a head.
-   */
+  /** A head that is incomplete, or was refused, shows only by its stream id; a client that answers a PING is not in the middle of a head. */
   #checkHead(now: number): void {
     const session = this.#session;
     if (session.destroyed) return;

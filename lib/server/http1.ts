@@ -1,6 +1,5 @@
 /**
- * The common part of both codecs for HTTP/1 clients, our own (`http1_wire.ts`) and node's (`http1_node.ts`): their interface, the end of
- * idle connections, and the refusal of requests that cannot be read.
+ * What both codecs for HTTP/1 clients share, our own (`http1_wire.ts`) and node's (`http1_node.ts`): options, drain, refusals of what cannot be read.
  */
 import { randomUUID } from "node:crypto";
 import { STATUS_CODES } from "node:http";
@@ -59,17 +58,14 @@ export class Drain {
   isLeaving = false;
   #timer: Timer | null = null;
 
-  /**
-   * From now on connections end with their next reply, and `endIdle` is called `lingerMs` after the last reply on any: a request on its way to
-   * a connection that is closed is lost, and its client cannot know whether it was served.
-   */
+  /** Connections end with their next reply; `endIdle` is called `lingerMs` after the last reply on any, as a request on its way to one may be lost. */
   begin(clock: Clock, lingerMs: number, endIdle: () => void): void {
     this.isLeaving = true;
     this.#timer = clock.after(lingerMs, endIdle);
     if (lingerMs === 0) endIdle();
   }
 
-  /** A connection has begun or lost its request: its client may not know yet that the connection is ending. */
+  /** A connection has begun, or lost its request: its client may not know yet that it is ending. */
   postpone(): void {
     this.#timer?.restart();
   }
@@ -80,9 +76,9 @@ export class Drain {
   }
 }
 
-/** How long an idle client connection is kept, in milliseconds: longer than the 60 s that load balancers in front of a gateway usually keep theirs. */
+/** Milliseconds that an idle client connection is kept: longer than the 60 s of most load balancers in front of a gateway. */
 export const KEEP_ALIVE_MS = 75_000;
-/** How long a client may leave a reply unread, in milliseconds. */
+/** Milliseconds that a client may leave a reply unread. */
 export const CLIENT_IDLE_MS = 60_000;
 
 /** Refuses a request that could not be read, and ends its connection; `detail` is for the log. */
@@ -108,10 +104,7 @@ export function refuseBare(socket: Duplex, { code, detail }: Refusal, clock: Clo
   endSoon(socket, clock);
 }
 
-/**
- * 102, 103 and the like. HTTP/1.0 knows none (RFC 9110 §15.2), and a client that is behind with reading gets none: an upstream could send such
- * hints without end.
- */
+/** 102, 103 and the like: unknown in HTTP/1.0 (RFC 9110 §15.2), and dropped for a client that is behind, as an upstream could send them without end. */
 export function writeInformation(socket: Socket, httpVersion: string, status: number, headers: HeaderList): void {
   if (httpVersion === "1.0" || socket.writableNeedDrain) return;
   socket.write(head(`HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}`, headers), "latin1");

@@ -19,10 +19,7 @@ export interface Rules {
 /** Under attack every surplus connection would be logged. */
 const WARN_AGAIN_MS = 60_000;
 
-/**
- * Limits the number of connections, in all and by client address (IPv6 by /64). They are counted also while there is no limit: one that a
- * reload brings applies to new connections, and has to know how many there are.
- */
+/** Limits connections, in all and by client address (IPv6 by /64). They are counted also while there is no limit: a reload may bring one. */
 export class ConnectionLimit {
   /** Connections that were reset. */
   refused = 0;
@@ -44,10 +41,7 @@ export class ConnectionLimit {
     return this.#counts.open;
   }
 
-  /**
-   * Whether a new connection is accepted; a surplus one is reset. A 503 would cost the resources that the limit saves (over TLS a whole
-   * handshake first), and a reset leaves nothing behind on this side, no TIME_WAIT either.
-   */
+  /** Whether a new connection is accepted; a surplus one is reset: a 503 would cost what the limit saves, over TLS a whole handshake first. */
   admit(socket: Socket): boolean {
     const remote = socket.remoteAddress;
     // Reset while it waited to be accepted.

@@ -1,6 +1,6 @@
 /**
- * Ends connections whose clients may still be sending or reading. A connection closed at once would answer their bytes with a reset, and a
- * reset makes a client lose a reply that it has not read yet (RFC 9112 §9.6).
+ * Ends connections whose clients may still be sending or reading: closed at once, a connection answers bytes with a reset, and a reset makes
+ * a client lose a reply that it has not read yet (RFC 9112 §9.6).
  */
 import { Socket } from "node:net";
 import type { Duplex, Readable } from "node:stream";
@@ -11,8 +11,8 @@ import { PacedSink } from "../http/delivery.ts";
 /** Milliseconds a client may leave the last reply unread, beyond what `DeliveryOptions` say. */
 const MAX_UNREAD_MS = 60_000;
 /**
- * How long an unwanted request body is discarded, in milliseconds, so that its connection can be reused or closed normally: in all, and
- * while nothing arrives. By time, not by bytes: many clients read the reply only when they have sent all of their body.
+ * Milliseconds for which an unwanted request body is discarded, in all, and while nothing arrives. By time, not by bytes: many clients read the
+ * reply only when they have sent all of their body.
  */
 export const MAX_DISCARD_MS = 30_000;
 export const MAX_QUIET_MS = 5_000;
@@ -40,10 +40,7 @@ export function endSoon(socket: Duplex & { setTimeout?(ms: number): void }, cloc
   else socket.once("finish", wait);
 }
 
-/**
- * Reads and discards what arrives, even if another reader pauses it; calls `cut` when nothing has come for 5 s, and after `mostMs` in any
- * case. Returns the function that ends these deadlines.
- */
+/** Discards what arrives, even if another reader pauses it; calls `cut` after 5 s without a byte, and after `mostMs`. Returns what ends these deadlines. */
 export function discardRest(from: Readable, clock: Clock, cut: () => void, mostMs = MAX_DISCARD_MS): () => void {
   const endsAt = clock.now() + mostMs;
   const { pause } = from;
@@ -55,23 +52,19 @@ export function discardRest(from: Readable, clock: Clock, cut: () => void, mostM
     if (discarded > MAX_DISCARDED_PER_S) pause.call(from);
   });
   letFlow(from);
-  const look = () => {
+  const timer = clock.after(LOOK_MS, () => {
     const now = clock.now();
     if (now - heardAt >= MAX_QUIET_MS || now >= endsAt) return cut();
     discarded = 0;
     from.resume();
     timer.restart();
-  };
-  const timer = clock.after(LOOK_MS, look);
+  });
   return () => timer.cancel();
 }
 
 const LOOK_MS = 1_000;
 
-/**
- * Ends a connection in the middle of a body. A body that lasts until the connection closes (`isUntilClose`) would look complete, so its
- * connection is reset; TLS shows it by the missing close_notify.
- */
+/** Ends a connection in the middle of a body. One that lasts until the connection closes would look complete: a reset, or over TLS no close_notify, shows it. */
 export function breakOff(socket: Duplex, isUntilClose: boolean): void {
   if (isUntilClose && socket instanceof Socket && !(socket instanceof TLSSocket)) socket.resetAndDestroy();
   else socket.destroy();

@@ -1,12 +1,12 @@
 /**
  * Accepts client connections, plain and TLS, for HTTP/1.1 and HTTP/2, has each request answered by `serve`, and drains them at the end.
  */
+import { once } from "node:events";
 import net, { type AddressInfo, type Server, type Socket } from "node:net";
 import type { Duplex } from "node:stream";
-import { DeadlineTimer, type Clock } from "../base/clock.ts";
+import { DeadlineTimer } from "../base/clock.ts";
 import { guarded, WriteBatch } from "../base/event_loop.ts";
 import { ignore, messageOf } from "../base/errors.ts";
-import type { Log } from "../base/log.ts";
 import type { DeliveryOptions } from "../http/delivery.ts";
 import type { Notes } from "../http/exchange.ts";
 import { problem, type Reply } from "../http/reply.ts";
@@ -19,7 +19,7 @@ import type * as nodeHttp1 from "./http1_node.ts";
 import type { NodeHttp1 } from "./http1_node.ts";
 import { createWireHttp1 } from "./http1_wire.ts";
 import { ConnectionLimit } from "./limits.ts";
-import { isEncrypted, connectionWithoutTls, type Inbound, type ReceiveOptions } from "./receive.ts";
+import { isEncrypted, connectionWithoutTls, type Inbound } from "./receive.ts";
 import type * as tlsServer from "./tls.ts";
 import type { TlsFiles, TlsServers } from "./tls.ts";
 
@@ -30,17 +30,12 @@ export interface ListenerParts {
   readonly tlsServer: typeof tlsServer;
 }
 
-export interface ListenerOptions {
+/** The options of codecs have defaults: a write batch of its own, and `ended` that does nothing. */
+export interface ListenerOptions extends Pick<Http1Options, "clock" | "log" | "receiving">, Partial<Pick<Http1Options, "writeBatch" | "ended">> {
   /** Gives a part; throws where it has not been loaded. */
   readonly part: <Name extends keyof ListenerParts>(name: Name) => ListenerParts[Name];
-  readonly clock: Clock;
-  readonly log: Log;
-  /** Collects replies that are written together; default: one of its own. */
-  readonly writeBatch?: WriteBatch;
   /** Answers a request. An error or rejection is logged, and answered with 500. */
   readonly serve: (inbound: Inbound) => Reply | Promise<Reply>;
-  /** The rules in force; asked once a request. */
-  readonly receiving: () => ReceiveOptions;
   /** Which codec serves new HTTP/1 connections. Default: our own. */
   readonly http1?: () => "wire" | "node";
   /** Whether new TLS connections may use HTTP/2. Default: yes. */
@@ -49,10 +44,7 @@ export interface ListenerOptions {
   readonly h2c?: () => boolean;
   /** Whether the address "::" also accepts IPv4 clients. Default false: it would clash with a listener on 0.0.0.0. */
   readonly dualStack?: boolean;
-  /**
-   * How a port is used by the threads of one program: by this one alone (the default), "taken": it is taken once and given back, so that
-   * others can listen on it, or "shared" with them.
-   */
+  /** How the threads of one program use a port: this one alone (the default), "taken" once and given back for others, or "shared" with them. */
   readonly ports?: "alone" | "taken" | "shared";
   /** Milliseconds a client has for its TLS handshake. Default 10 000. */
   readonly handshakeMs?: number;
@@ -60,8 +52,6 @@ export interface ListenerOptions {
   readonly certificates?: () => HostCertificates;
   /** Counts client connections. Default: those of this listener. */
   readonly connections?: ConnectionCounts;
-  /** Called once for each request, when its reply was sent or its client has disconnected. */
-  readonly ended?: (inbound: Inbound) => void;
   /** Connects an upgraded client to its tunnel; the options are those of replies. Default: there are no tunnels. */
   readonly join?: (client: Duplex, behind: Buffer, tunnel: NonNullable<Reply["tunnel"]>, notes: Notes, delivery: DeliveryOptions) => void;
 }
@@ -71,11 +61,10 @@ export class Listener {
   readonly onRequest: NodeHttp1["onRequest"] = (request, response) => this.#nodeHttp1.onRequest(request, response);
   readonly onUpgrade: NodeHttp1["onUpgrade"] = (request, socket, head) => this.#nodeHttp1.onUpgrade(request, socket, head);
   /** How many client connections are open, and how many were refused. */
-  readonly connections: Pick<ConnectionLimit, "open" | "refused">;
+  readonly connections: ConnectionLimit;
   readonly #options: ListenerOptions;
   readonly #servers: Server[] = [];
   readonly #sockets = new Set<Socket>();
-  readonly #connectionLimit: ConnectionLimit;
   readonly #shared: Http1Options;
   readonly #wire: Http1;
   #node: NodeHttp1 | null = null;
@@ -95,8 +84,7 @@ export class Listener {
   constructor(options: ListenerOptions) {
     const { clock, log, receiving, writeBatch = new WriteBatch(), ended = ignore, join = ignore } = options;
     this.#options = options;
-    this.#connectionLimit = new ConnectionLimit(receiving, log, clock, options.connections);
-    this.connections = this.#connectionLimit;
+    this.connections = new ConnectionLimit(receiving, log, clock, options.connections);
     const deadlines = new DeadlineTimer(clock);
     const delivery = { clock, watch: deadlines, idleMs: CLIENT_IDLE_MS, leastBytesPerS: () => receiving().limits.minReplyBytesPerS };
     const parts = { clock, log, writeBatch, deadlines, delivery, receiving, drain: this.#drain, connectionOf: this.#connectionOf, answer: this.#answer, ended };
@@ -117,7 +105,7 @@ export class Listener {
     return this.#http2;
   }
 
-  get #tlsServers(): TlsServers {
+  get tls(): TlsServers {
     return (this.#tls ??= new (this.#options.part("tlsServer").TlsServers)(this.#options));
   }
 
@@ -134,21 +122,11 @@ export class Listener {
 
   /** Listens for HTTP/1.1, and for HTTP/2 unless `http2` says no, over TLS ≥ 1.2, chosen by ALPN. Rejects with node's listen or certificate error. */
   async listenSecure(host: string, port: number, files: TlsFiles, fd?: number): Promise<AddressInfo> {
-    const server = this.#tlsServers.create(files, {
+    const server = this.tls.create(files, {
       admit: (socket) => this.#admit(guarded(socket)),
       serve: (socket) => (socket.alpnProtocol === "h2" ? this.#h2Sessions.add(socket) : this.#serveHttp1(socket)),
     });
     return this.#listen(server, host, port, fd);
-  }
-
-  /** Replaces the files of every TLS listener; connections stay open. Throws, and changes nothing, when they cannot be used. */
-  renewTls(files: TlsFiles): void {
-    this.#tls?.renew(files);
-  }
-
-  /** See `TlsServers.useTicketKey`. Another thread makes the key, and replaces it. */
-  useTicketKey(key: Buffer): void {
-    this.#tlsServers.useTicketKey(key);
   }
 
   /** After a reload that changed what HTTP/2 connections are opened under: sends GOAWAY to all of them, or to the plain ones. */
@@ -169,14 +147,16 @@ export class Listener {
   async #stopAccepting(lingerMs: number): Promise<void> {
     // A client that is asked to reconnect while the port is open must not do so just as the port closes.
     this.#drain.isLeaving = false;
-    if (lingerMs > 0 && this.#servers.length > 0) await this.#acceptWaiting(lingerMs);
+    if (lingerMs > 0 && this.#servers.length > 0) {
+      // The system completes connections before node accepts them, and resets the ones that still wait when their port closes: a pause is waited
+      // for, of clients that were asked to reconnect and do so over the network, and then of connections that wait already, but not for ever.
+      if (this.#isStopAnnounced) await this.#untilNoneCome(lingerMs / PAUSE_MS, PAUSE_MS);
+      await this.#untilNoneCome(BACKLOG, 0);
+    }
     for (const server of this.#servers) server.close();
   }
 
-  /**
-   * Stops accepting. Each connection ends after its last reply, an idle one `lingerMs` after the last reply on any. Resolves when all have
-   * ended.
-   */
+  /** Stops accepting. Each connection ends after its last reply, an idle one `lingerMs` after the last reply on any. Resolves when all have ended. */
   async drain(lingerMs: number): Promise<void> {
     await this.stopAccepting(lingerMs);
     this.#isDraining = true;
@@ -242,7 +222,7 @@ export class Listener {
 
   /** Whether a new TCP connection is accepted. */
   #admit(socket: Socket): boolean {
-    if (!this.#connectionLimit.admit(socket)) return false;
+    if (!this.connections.admit(socket)) return false;
     this.#sockets.add(socket);
     this.#accepted++;
     socket.once("close", () => {
@@ -253,25 +233,18 @@ export class Listener {
     return true;
   }
 
-  #listen(server: Server, host: string, port: number, fd: number | undefined): Promise<AddressInfo> {
+  async #listen(server: Server, host: string, port: number, fd: number | undefined): Promise<AddressInfo> {
     const { dualStack, ports } = this.#options;
-    guarded(server);
     const ipv6Only = host.includes(":") && dualStack !== true;
-    return new Promise((resolve, reject) => {
-      server.once("error", reject);
-      server.listen(fd === undefined ? { host, port, ipv6Only, ...(ports === "shared" && { reusePort: true }) } : { fd }, () => {
-        server.removeListener("error", reject);
-        server.on("error", ignore);
-        const address = server.address();
-        if (address === null || typeof address === "string") {
-          server.close();
-          return reject(new Error("it is not a TCP socket"));
-        }
-        if (ports === "taken") server.close();
-        else this.#servers.push(server);
-        resolve(address);
-      });
-    });
+    guarded(server).listen(fd === undefined ? { host, port, ipv6Only, ...(ports === "shared" && { reusePort: true }) } : { fd });
+    await once(server, "listening");
+    server.on("error", ignore);
+    const address = server.address();
+    const isTcp = address !== null && typeof address === "object";
+    if (ports === "taken" || !isTcp) server.close();
+    else this.#servers.push(server);
+    if (!isTcp) throw new Error("it is not a TCP socket");
+    return address;
   }
 
   /** Ends connections that have not sent a byte of a request, too. */
@@ -280,17 +253,6 @@ export class Listener {
     this.#node?.endIdle();
     for (const socket of this.#undecided) if (socket.bytesRead === 0) socket.destroy();
     this.#tls?.endHandshakes();
-  }
-
-  /**
-   * Waits for a pause without new connections, but not for ever: the system completes connections before node accepts them, and resets the
-   * ones that still wait when their port closes.
-   */
-  async #acceptWaiting(lingerMs: number): Promise<void> {
-    // Clients that were asked to reconnect do so over the network.
-    if (this.#isStopAnnounced) await this.#untilNoneCome(lingerMs / PAUSE_MS, PAUSE_MS);
-    // Connections that wait already, also where new ones have come all the time.
-    await this.#untilNoneCome(BACKLOG, 0);
   }
 
   async #untilNoneCome(maxPauses: number, pauseMs: number): Promise<void> {

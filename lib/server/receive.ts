@@ -93,23 +93,18 @@ export function receiveHead(
   };
 }
 
-function noTrailers(): HeaderList {
-  return NO_TRAILERS;
-}
-
-type Parts = Pick<Inbound, "call" | "scheme" | "clientAddress" | "headers">;
+const noTrailers = () => NO_TRAILERS;
 
 /** The properties of requests in all protocols: an id, the client, and the headers without those that only a trusted proxy may send. */
-export function receiveParts(headers: HeaderList, connection: ConnectionFacts, options: ReceiveOptions, inform: Inform): Parts {
+export function receiveParts(headers: HeaderList, connection: ConnectionFacts, options: ReceiveOptions, inform: Inform) {
   const remoteAddress = plainAddress(connection.remoteAddress);
   const { proxies } = options;
-  const by = proxies !== null && proxies.has(remoteAddress) ? proxies : null;
-  const trustedRemote = by !== null;
+  const by = proxies?.has(remoteAddress) === true ? proxies : null;
   const { certificate, tlsVersion } = connection;
   const scheme = connection.encrypted ? "https" : "http";
   const id = by?.givenId(headers) ?? randomUUID();
   return {
-    call: new Call({ id, remoteAddress, trustedRemote, startedAt: options.clock.now(), inform, certificate, tlsVersion }),
+    call: new Call({ id, remoteAddress, trustedRemote: by !== null, startedAt: options.clock.now(), inform, certificate, tlsVersion }),
     scheme: by === null ? scheme : by.givenScheme(headers, scheme),
     clientAddress: by === null ? remoteAddress : by.clientAddress(headers, remoteAddress),
     headers: by === null ? withoutForwarding(headers) : headers,

@@ -25,7 +25,7 @@ export interface RequestSink extends BodySink {
 
 /** Joins the unparsed bytes with the bytes that follow. */
 export class Pieces {
-  /** Our own buffer with the bytes, and room behind them; null while the bytes are in the buffer of the last read. */
+  /** The bytes, and room behind them; null while they are in the buffer of the last read. */
   #memory: Buffer | null = null;
 
   /** Memory doubles as it fills: a head in single bytes would otherwise be copied for each of them. */
@@ -43,13 +43,11 @@ export class Pieces {
     return memory.subarray(start, start + length);
   }
 
-  /** Everything has been used. */
+  /** All bytes have been used. */
   forget(): void {
     this.#memory = null;
   }
 }
-
-export type HeadLimits = Pick<Limits, "maxHeaderBytes" | "maxUriBytes" | "maxHeaders">;
 
 export class RequestParser {
   /** Why the connection cannot be read any further; the detail is for the log. */
@@ -76,11 +74,8 @@ export class RequestParser {
     return this.#body.trailers;
   }
 
-  /**
-   * Reads one request and returns how many bytes it used: up to the end of the request, of `chunk`, or up to a part that is incomplete and
-   * has to be passed again together with what follows. Returns -1 after a fault. Never holds on to `chunk`.
-   */
-  read(chunk: Buffer, limits: HeadLimits, underscores?: Underscores): number {
+  /** Reads one request and returns how many bytes it used, -1 after a fault. The others have to be passed again, together with what follows. */
+  read(chunk: Buffer, limits: Limits, underscores?: Underscores): number {
     if (this.#state === "over") {
       this.#state = "head";
       this.#hasSkippedLine = false;
@@ -101,7 +96,7 @@ export class RequestParser {
     return end;
   }
 
-  #readHead(chunk: Buffer, limits: HeadLimits, underscores: Underscores): number {
+  #readHead(chunk: Buffer, limits: Limits, underscores: Underscores): number {
     let at = 0;
     // A client may send one empty line before a request (RFC 9112 §2.2).
     if (chunk[0] === CR && !this.#hasSkippedLine) {
@@ -110,21 +105,18 @@ export class RequestParser {
       this.#hasSkippedLine = true;
       at = 2;
     }
-    // Most heads are valid and arrive whole: one regular expression checks them in half the time of a loop over the bytes.
-    if (this.#checked > 0) return this.#readBytes(chunk, at, limits, underscores);
-    const text = chunk.toString("latin1", at, Math.min(chunk.length, at + USUAL_HEAD_BYTES));
-    HEAD.lastIndex = 0;
-    const isWhole = HEAD.test(text) && HEAD.lastIndex <= limits.maxHeaderBytes + HEAD_END_BYTES && hasKnownMethod(text);
-    if (!isWhole) return this.#readBytes(chunk, at, limits, underscores);
-    const end = HEAD.lastIndex;
-    return this.#begin(readHead(text, end, limits, underscores), chunk, at + end);
+    if (this.#checked === 0) {
+      // Most heads are valid and arrive whole: one regular expression checks them in half the time of a loop over the bytes.
+      const text = chunk.toString("latin1", at, Math.min(chunk.length, at + USUAL_HEAD_BYTES));
+      HEAD.lastIndex = 0;
+      const end = HEAD.test(text) && hasKnownMethod(text) ? HEAD.lastIndex : Infinity;
+      if (end <= limits.maxHeaderBytes + HEAD_END_BYTES) return this.#begin(readHead(text, end, limits, underscores), chunk, at + end);
+    }
+    return this.#readBytes(chunk, at, limits, underscores);
   }
 
-  /**
-   * Reads a head byte by byte from where it was last checked. The first byte that no valid head can have is the fault, so it does not
-   * depend on the pieces in which a head arrives.
-   */
-  #readBytes(chunk: Buffer, at: number, limits: HeadLimits, underscores: Underscores): number {
+  /** Byte by byte from where it was last checked: the first byte that no valid head can have is the fault, whatever pieces the head arrives in. */
+  #readBytes(chunk: Buffer, at: number, limits: Limits, underscores: Underscores): number {
     const most = limits.maxHeaderBytes + HEAD_END_BYTES;
     const end = Math.min(chunk.length, at + most);
     let part = this.#part;
@@ -152,20 +144,16 @@ export class RequestParser {
   #begin(head: RequestHead, chunk: Buffer, at: number): number {
     const { bodyLength, refusal } = head.framing;
     // If the framing is ambiguous, so is the start of the next request: nothing more is read.
-    if (refusal !== null || bodyLength === 0) {
-      this.#state = "over";
+    const length = refusal === null ? bodyLength : 0;
+    if (length === "chunked" || chunk.length - at < length) {
+      this.#state = "body";
+      this.#body.begin(length);
       this.#sink.head(head, null);
       return at;
     }
-    if (bodyLength !== "chunked" && chunk.length - at >= bodyLength) {
-      this.#state = "over";
-      this.#sink.head(head, chunk.subarray(at, at + bodyLength));
-      return at + bodyLength;
-    }
-    this.#state = "body";
-    this.#body.begin(bodyLength);
-    this.#sink.head(head, null);
-    return at;
+    this.#state = "over";
+    this.#sink.head(head, length === 0 ? null : chunk.subarray(at, at + length));
+    return at + length;
   }
 
   #refuse(fault: Refusal): number {
@@ -187,7 +175,7 @@ const BAD_FIELD = malformed("a header line is malformed");
 const LARGE_HEAD: Refusal = { code: "headers_too_large", detail: "the head is too large" };
 
 /** Returns the error of a request line, or of its beginning; null if it is valid. */
-function requestLineFault(head: Buffer, { maxUriBytes }: HeadLimits): Refusal | null {
+function requestLineFault(head: Buffer, { maxUriBytes }: Limits): Refusal | null {
   const target = head.indexOf(SPACE) + 1;
   const targetEnd = target === 0 ? 0 : head.indexOf(SPACE, target);
   if ((targetEnd < 0 ? head.length : targetEnd) - target > maxUriBytes) return LONG_TARGET;
@@ -267,7 +255,7 @@ const NEVER_TABBED = new Set(["connection", "content-length", "transfer-encoding
 const TABBED = malformed("A header about the connection or the length of the body has a tab behind its value.");
 
 /** The parts of the well-formed head that ends at `end`. Header lines beyond `maxHeaders` are not read: the request is refused for them. */
-function readHead(text: string, end: number, { maxHeaders }: HeadLimits, underscores: Underscores): RequestHead {
+function readHead(text: string, end: number, { maxHeaders }: Limits, underscores: Underscores): RequestHead {
   const methodEnd = text.indexOf(" ");
   const lineEnd = text.indexOf("\r");
   const httpVersion = text.charCodeAt(lineEnd - 1) === 0x30 ? "1.0" : "1.1";
@@ -287,8 +275,6 @@ function readHead(text: string, end: number, { maxHeaders }: HeadLimits, undersc
   const method = text.slice(0, methodEnd);
   const framing = readFraming(method, headers, httpVersion, underscores);
   const target = text.slice(methodEnd + 1, lineEnd - 9);
-  let refusal: Refusal | null = null;
-  if (at < last) refusal = tooManyLines(maxHeaders);
-  else if (isTabbed) refusal = TABBED;
+  const refusal = at < last ? tooManyLines(maxHeaders) : isTabbed ? TABBED : null;
   return { method, target, httpVersion, headers, framing: refusal === null ? framing : { ...framing, refusal } };
 }

@@ -13,24 +13,6 @@ export interface Address {
   readonly family: number;
 }
 
-/** One host name, shared by all pools that connect to it. */
-export interface Name {
-  readonly host: string;
-  /** By the latest successful look-up, and the same array until they change; empty before the first. */
-  readonly addresses: readonly Address[];
-  /** Resolves with `addresses` as soon as there are any; rejects with the error of a look-up that finds none. */
-  known(): Promise<readonly Address[]>;
-  /** Calls `listener` whenever `addresses` has changed. Returns a function that ends this. */
-  onChange(listener: () => void): () => void;
-  /** Options of a connection that goes to the address `first`, and if that is unreachable to the others; without `first` it waits for a look-up. */
-  connectOptions(first: Address | undefined): ConnectOptions;
-}
-
-export interface ConnectOptions {
-  readonly lookup: LookupFunction;
-  readonly autoSelectFamily: true;
-}
-
 export interface NamesOptions {
   readonly clock: Clock;
   readonly log: Log;
@@ -44,7 +26,7 @@ export interface NamesOptions {
 
 export class Names {
   readonly options: Required<NamesOptions>;
-  readonly #names = new Map<string, LookedUp>();
+  readonly #names = new Map<string, Name>();
   #ttlMs: number;
 
   constructor({ clock, log, lookup = lookUp, random = Math.random, ttlMs = 30_000 }: NamesOptions) {
@@ -67,7 +49,7 @@ export class Names {
   name(host: string): Name | undefined {
     if (net.isIP(host) !== 0) return undefined;
     let name = this.#names.get(host);
-    if (name === undefined) this.#names.set(host, (name = new LookedUp(host, this)));
+    if (name === undefined) this.#names.set(host, (name = new Name(host, this)));
     return name;
   }
 
@@ -91,13 +73,15 @@ export class Names {
   }
 
   /** A name is kept during its look-up: otherwise a new request for it would start a second look-up at the same time. */
-  forgetIfUnused(name: LookedUp): void {
+  forgetIfUnused(name: Name): void {
     if (name.isUnused && this.#names.get(name.host) === name) this.#names.delete(name.host);
   }
 }
 
-class LookedUp implements Name {
+/** One host name, shared by all pools that connect to it. */
+export class Name {
   readonly host: string;
+  /** By the latest successful look-up, and the same array until they change; empty before the first. */
   addresses: readonly Address[] = [];
   readonly #names: Names;
   readonly #listeners = new Set<() => void>();
@@ -120,6 +104,7 @@ class LookedUp implements Name {
     return !this.#isRetained && this.#looking === null;
   }
 
+  /** Calls `listener` whenever `addresses` has changed. Returns a function that ends this. */
   onChange(listener: () => void): () => void {
     // A new function for each call: one listener may be added twice.
     const own = () => listener();
@@ -127,11 +112,13 @@ class LookedUp implements Name {
     return () => void this.#listeners.delete(own);
   }
 
+  /** Resolves with `addresses` as soon as there are any; rejects with the error of a look-up that finds none. */
   known(): Promise<readonly Address[]> {
     return this.addresses.length > 0 ? Promise.resolve(this.addresses) : this.#look();
   }
 
-  connectOptions(first: Address | undefined): ConnectOptions {
+  /** Options of a connection that goes to the address `first`, and if that is unreachable to the others; without `first` it waits for a look-up. */
+  connectOptions(first: Address | undefined): { readonly lookup: LookupFunction; readonly autoSelectFamily: true } {
     const lookup: LookupFunction = (_host, { all }, done) => {
       // A promise, even if the addresses are known: `net` expects the answer in a later turn.
       this.known().then(

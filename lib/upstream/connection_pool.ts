@@ -11,6 +11,7 @@ import type { UpstreamTls } from "./tls.ts";
 
 /** All that a pool holds of a configuration, besides what can be set anew: `Runtime` makes another pool when one of them changes. */
 export interface ConnectionPoolOptions extends ConnectTarget {
+  /** "h2": over TLS, negotiated by ALPN. "h2c": without TLS, by prior knowledge (RFC 9113 §3.3). */
   readonly protocol: "http" | "https" | "h2" | "h2c";
   /** How long an unused connection is kept, in milliseconds. */
   readonly keepaliveIdleMs: number;
@@ -19,15 +20,14 @@ export interface ConnectionPoolOptions extends ConnectTarget {
 }
 
 interface Waiter<Lease> {
-  readonly client: string;
   readonly grant: (lease: Lease) => void;
   readonly refuse: (fault: Fault) => void;
   readonly timer: Timer;
 }
 
 /** A lease is the right to one request at a time: on a connection (HTTP/1.1), or on a stream of one (HTTP/2). */
-export abstract class ConnectionPool<Lease, Options extends ConnectionPoolOptions> {
-  readonly options: Options;
+export abstract class ConnectionPool<Lease> {
+  readonly options: ConnectionPoolOptions;
   /** The deadlines of all requests over these connections. */
   readonly deadlines: DeadlineTimer;
   readonly clock: Clock;
@@ -40,35 +40,29 @@ export abstract class ConnectionPool<Lease, Options extends ConnectionPoolOption
   waiting = 0;
   /** How many of them are whose, by `Try.client`. */
   readonly held = new Map<string, number>();
-  /** First come, first served. */
-  protected readonly waiters = new Set<Waiter<Lease>>();
-  /** Requests of clients that hold their share: one of them becomes a waiter when a lease of its client ends. */
-  readonly #parked = new Map<string, Set<Waiter<Lease>>>();
-  protected limit: number;
+  /** By client, whose turn comes first: clients with less than their share take turns, and each client's requests are first come, first served. */
+  readonly #waiters = new Map<string, Set<Waiter<Lease>>>();
+  /** Most connections at one time. */
+  maxConnections: number;
   #clientShare = 1;
   /** Most leases of one client. */
   #mostOfClient = Infinity;
   #unfollow: (() => void) | null = null;
 
   /** Throws when the client certificate and its key do not fit. */
-  constructor(options: Options, maxConnections: number, clock: Clock) {
+  constructor(options: ConnectionPoolOptions, maxConnections: number, clock: Clock) {
     const { protocol, tls } = options;
     if (isSecure(protocol) !== (tls !== undefined)) throw new Error(`"tls" and the protocol "${protocol}" do not fit`);
     this.options = options;
     this.clock = clock;
     this.deadlines = new DeadlineTimer(clock);
-    this.limit = maxConnections;
+    this.maxConnections = maxConnections;
     this.#connectTls = tls === undefined ? null : tls.connector(options, protocol === "h2" ? ["h2"] : undefined);
-  }
-
-  /** Most connections at one time. */
-  get maxConnections(): number {
-    return this.limit;
   }
 
   /** Also with a reload. `clientShare`: of the places, what the requests of one client have at one time, at least one place; 1: all. */
   limitTo(maxConnections: number, clientShare: number): void {
-    this.limit = maxConnections;
+    this.maxConnections = maxConnections;
     this.#clientShare = clientShare;
     this.limitClients();
   }
@@ -76,14 +70,12 @@ export abstract class ConnectionPool<Lease, Options extends ConnectionPoolOption
   /** There may be other places, or another share. */
   protected limitClients(): void {
     this.#mostOfClient = mostOfClient(this.places, this.#clientShare);
-    for (const parked of this.#parked.values()) for (const waiter of parked) this.waiters.add(waiter);
-    this.#parked.clear();
     this.grant();
   }
 
   /** Most leases at one time. */
   protected get places(): number {
-    return this.limit;
+    return this.maxConnections;
   }
 
   /** All connections, unused ones included. */
@@ -92,7 +84,7 @@ export abstract class ConnectionPool<Lease, Options extends ConnectionPoolOption
   /** A lease for `client` (see `Try.client`), to be ended with `release`; null: `waitForLease` has to be called. Never `except`. */
   tryLease(client: string, except: Lease | null = null): Lease | null {
     // Waiting requests have priority.
-    return this.waiters.size > 0 || this.#hasShare(client) ? null : this.#lease(client, except);
+    return (this.waiting > 0 && this.#nextClient() !== null) || this.#hasShare(client) ? null : this.#lease(client, except);
   }
 
   #lease(client: string, except: Lease | null): Lease | null {
@@ -114,8 +106,8 @@ export abstract class ConnectionPool<Lease, Options extends ConnectionPoolOption
     if (left > 0) this.held.set(client, left);
     else this.held.delete(client);
     this.leased--;
-    if (this.#parked.size > 0) this.#unpark(client);
-    if (this.waiters.size > 0) this.#grantSoon();
+    // A microtask later: a request whose waiting time ends at this moment has been refused by then.
+    if (this.waiting > 0) queueMicrotask(this.#grantNow);
   }
 
   /** Waits for a lease. Rejects with `upstream_saturated` after `ms` milliseconds. */
@@ -123,52 +115,36 @@ export abstract class ConnectionPool<Lease, Options extends ConnectionPoolOption
     if (this.state === "destroyed") return Promise.reject(shuttingDown());
     return new Promise((resolve, reject) => {
       const refuse = (fault: Fault) => {
-        if (!this.#leave(waiter)) return;
-        this.waiting--;
-        waiter.timer.cancel();
-        reject(fault);
+        if (this.#leave(client, waiter)) reject(fault);
       };
       const timer = this.clock.after(ms, () => {
-        const { limit, leased } = this;
+        const { maxConnections, leased } = this;
         const own = this.#hasShare(client) ? `, ${this.held.get(client)} of this client, which are its share` : "";
-        refuse(new Fault("upstream_saturated", `no connection became free within ${ms} ms (max_connections ${limit}, ${leased} requests in progress${own})`));
+        refuse(new Fault("upstream_saturated", `no connection became free within ${ms} ms (max_connections ${maxConnections}, ${leased} requests in progress${own})`));
       });
-      const waiter: Waiter<Lease> = { client, grant: resolve, refuse, timer };
+      const waiter: Waiter<Lease> = { grant: resolve, refuse, timer };
+      const own = this.#waiters.get(client);
+      if (own === undefined) this.#waiters.set(client, new Set([waiter]));
+      else own.add(waiter);
       this.waiting++;
-      if (this.#parked.has(client) || this.#hasShare(client)) this.#park(waiter);
-      else this.waiters.add(waiter);
       onAbort(() => refuse(new Fault("upstream_saturated", "the client disconnected while waiting for a connection")));
     });
   }
 
-  #park(waiter: Waiter<Lease>): void {
-    const { client } = waiter;
-    const parked = this.#parked.get(client);
-    if (parked === undefined) this.#parked.set(client, new Set([waiter]));
-    else parked.add(waiter);
-  }
-
-  /** The client may have one lease more: the request that has waited longest for its share waits for a connection now. */
-  #unpark(client: string): void {
-    const parked = this.#parked.get(client);
-    if (parked === undefined) return;
-    const first = parked.values().next().value!;
-    this.#leaveParked(first);
-    this.waiters.add(first);
-  }
-
   /** False: it waits no more. */
-  #leave(waiter: Waiter<Lease>): boolean {
-    if (!this.waiters.delete(waiter)) return this.#leaveParked(waiter);
-    this.#unpark(waiter.client);
+  #leave(client: string, waiter: Waiter<Lease>): boolean {
+    const own = this.#waiters.get(client);
+    if (own === undefined || !own.delete(waiter)) return false;
+    if (own.size === 0) this.#waiters.delete(client);
+    this.waiting--;
+    waiter.timer.cancel();
     return true;
   }
 
-  #leaveParked(waiter: Waiter<Lease>): boolean {
-    const parked = this.#parked.get(waiter.client);
-    if (parked === undefined || !parked.delete(waiter)) return false;
-    if (parked.size === 0) this.#parked.delete(waiter.client);
-    return true;
+  /** Whose request is granted next; null: all that wait are of clients that hold their share, of which there are at most as many as places. */
+  #nextClient(): string | null {
+    for (const client of this.#waiters.keys()) if (!this.#hasShare(client)) return client;
+    return null;
   }
 
   /** The upstream is no longer configured: unused connections close now, the others after their last request. */
@@ -182,7 +158,7 @@ export abstract class ConnectionPool<Lease, Options extends ConnectionPoolOption
   destroy(): void {
     this.state = "destroyed";
     this.#unfollow?.();
-    for (const queue of [this.waiters, ...this.#parked.values()]) for (const { refuse } of [...queue]) refuse(shuttingDown());
+    for (const own of [...this.#waiters.values()]) for (const { refuse } of [...own]) refuse(shuttingDown());
     this.closeAll(shuttingDown());
   }
 
@@ -199,23 +175,17 @@ export abstract class ConnectionPool<Lease, Options extends ConnectionPoolOption
 
   readonly #grantNow = entry("a free connection", () => this.grant());
 
-  /** A microtask later: a request whose waiting time ends at this moment has been refused by then. */
-  #grantSoon(): void {
-    queueMicrotask(this.#grantNow);
-  }
-
-  /** Gives free leases to the requests that have waited longest. */
+  /** Gives free leases to requests that wait. */
   protected grant(): void {
-    for (const waiter of this.waiters) {
-      const lease = this.#hasShare(waiter.client) ? "parked" : this.#lease(waiter.client, null);
+    for (let client = this.#nextClient(); client !== null; client = this.#nextClient()) {
+      const lease = this.#lease(client, null);
       if (lease === null) return;
-      this.waiters.delete(waiter);
-      if (lease === "parked") this.#park(waiter);
-      else {
-        this.waiting--;
-        waiter.timer.cancel();
-        waiter.grant(lease);
-      }
+      const own = this.#waiters.get(client)!;
+      const waiter = own.values().next().value!;
+      this.#leave(client, waiter);
+      // The other requests of this client come after those of other clients.
+      if (this.#waiters.delete(client)) this.#waiters.set(client, own);
+      waiter.grant(lease);
     }
   }
 

@@ -33,29 +33,25 @@ export interface HeadOptions {
 
 export interface UpstreamRequestHead {
   readonly headers: HeaderList;
-  readonly framing: Framing;
-  /** Bytes of the body; Infinity if it is chunked. */
+  /** Bytes of the body, 0 without one; Infinity if it is chunked. */
   readonly length: number;
   /** The expected Sec-WebSocket-Accept if the gateway chose the key; null if the client chose it and checks the answer. */
   readonly accept: string | null;
 }
 
-/** How the body is delimited: there is none, by Content-Length, or by chunks. */
-type Framing = "none" | "length" | "chunked";
-
 /** Throws a `TypeError` if the body and the headers of the request do not fit. */
 export function requestHead(exchange: Exchange, upstream: { readonly authority: string }, options: HeadOptions): UpstreamRequestHead {
   const { call, upgrade } = exchange;
   const { span } = call.notes;
-  const framing: Framing = exchange.body === null ? "none" : requestFraming(exchange);
+  const length = exchange.body === null ? 0 : bodyLength(exchange);
   // HTTP/2 opens a WebSocket without a key (RFC 8441 §5), HTTP/1.1 with one.
   const needsKey = upgrade !== null && exchange.httpVersion === "2.0";
   // Only a chunked body can be followed by trailers (RFC 9112 §7.1.2), so that only its head may announce some.
-  let dropped = ALWAYS | TE | (framing === "chunked" ? 0 : TRAILER);
+  let dropped = ALWAYS | TE | (length === Infinity ? 0 : TRAILER);
   if (needsKey) dropped |= KEY;
   if (span !== null) dropped |= TRACE;
   const headers: string[] = ["Host", options.preserveHost && exchange.authority !== "" ? exchange.authority : upstream.authority];
-  let length: number | null = null;
+  let isStated = false;
   let takesTrailers = false;
   const received = withoutNamed(exchange.headers);
   for (let i = 0; i < received.length; i += 2) {
@@ -64,8 +60,8 @@ export function requestHead(exchange: Exchange, upstream: { readonly authority: 
     const kind = KINDS.get(name) ?? 0;
     if (kind === LENGTH) {
       // The length of a body that a plugin has removed is not sent.
-      if (framing === "none" && (value !== "0" || headerValues(received, "content-length").length > 1)) continue;
-      length = Number(value);
+      if (exchange.body === null && (value !== "0" || headerValues(received, "content-length").length > 1)) continue;
+      isStated = true;
     }
     if ((kind & dropped) === 0) headers.push(name, kind === LENGTH ? String(length) : value);
     else if (kind === TE && hasToken(value, "trailers")) takesTrailers = true;
@@ -84,22 +80,22 @@ export function requestHead(exchange: Exchange, upstream: { readonly authority: 
       accept = websocketAccept(key);
     }
   } else if (takesTrailers) headers.push("TE", "trailers", "Connection", "TE");
-  if (framing === "chunked") headers.push("Transfer-Encoding", "chunked");
+  if (length === Infinity) headers.push("Transfer-Encoding", "chunked");
   // An empty body is stated with every method that may have one (RFC 9110 §8.6).
-  else if (length === null && !BODILESS.has(exchange.method)) headers.push("Content-Length", "0");
-  return { headers, framing, length: framing === "chunked" ? Infinity : (length ?? 0), accept };
+  else if (!isStated && !BODILESS.has(exchange.method)) headers.push("Content-Length", "0");
+  return { headers, length, accept };
 }
 
 /**
  * Every message to the upstream states its length, and a chunked body is chunked again (RFC 9112 §6). If a plugin left two lengths, or
  * the length of a body that it removed, the upstream would read the next request as the rest of this one.
  */
-function requestFraming({ body, headers }: Exchange): "length" | "chunked" {
+function bodyLength({ body, headers }: Exchange): number {
   if (!(body instanceof Readable)) throw new TypeError("the body of the request is no stream of node:stream");
   const lengths = headerValues(headers, "content-length");
-  if (lengths.length === 0) return "chunked";
+  if (lengths.length === 0) return Infinity;
   if (lengths.length > 1 || !/^\d{1,15}$/.test(lengths[0]!)) throw new TypeError("the Content-Length of the request is no plain number");
-  return "length";
+  return Number(lengths[0]);
 }
 
 /** Kinds of headers that do not reach the upstream as they are; all but the first two only in some requests. */

@@ -59,6 +59,8 @@ const NO_CHECKS: HealthSettings = {
   passive: { maxFailures: 0, windowMs: 10_000, ejectMs: 10_000, statuses: [], slowStartMs: 0 },
 };
 
+const UNKNOWN: HealthReport = { state: "unknown", since: null, reason: null, until: null };
+
 /** The health of an upstream as requests see it. */
 export interface UpstreamHealth {
   /** Read by balancers for every request. */
@@ -95,15 +97,14 @@ export class Health implements UpstreamHealth {
   readonly #options: HealthOptions;
   #settings = NO_CHECKS;
 
-  #active: "unknown" | "healthy" | "unhealthy" = "unknown";
-  #activeSince: number | null = null;
-  #activeReason: string | null = null;
+  /** By active checks. */
+  #active = UNKNOWN;
   /** Checks in a row that contradict `#active`: positive ones passed, negative ones failed. */
   #contrary = 0;
 
   /** Times of the latest failures, oldest first; at most `maxFailures`. */
   #failures: number[] = [];
-  #ejection: { readonly timer: Timer; readonly since: number; readonly until: number; readonly reason: string } | null = null;
+  #ejection: { readonly timer: Timer; readonly report: HealthReport } | null = null;
   /** In a row. */
   #ejections = 0;
   /** When the last ejection ended. */
@@ -117,9 +118,8 @@ export class Health implements UpstreamHealth {
     this.#settings = settings;
     const { statuses, maxFailures } = settings.passive;
     this.failureStatuses = statuses.length === 0 ? null : new Set(statuses);
-    if (settings.active === null && this.#active !== "unknown") {
-      this.#active = "unknown";
-      this.#activeSince = this.#activeReason = null;
+    if (settings.active === null) {
+      this.#active = UNKNOWN;
       this.#contrary = 0;
     }
     if (maxFailures === 0) {
@@ -130,7 +130,7 @@ export class Health implements UpstreamHealth {
   }
 
   get ejected(): boolean {
-    return this.#ejection !== null && this.#active !== "unhealthy";
+    return this.#ejection !== null && this.#active.state !== "unhealthy";
   }
 
   get share(): number {
@@ -159,8 +159,8 @@ export class Health implements UpstreamHealth {
   checked(failure: string | null): void {
     const { active } = this.#settings;
     if (active === null) return;
-    const found = failure === null ? "healthy" : "unhealthy";
-    if (found === this.#active) {
+    const state = failure === null ? "healthy" : "unhealthy";
+    if (state === this.#active.state) {
       this.#contrary = 0;
       return;
     }
@@ -169,11 +169,9 @@ export class Health implements UpstreamHealth {
     this.#contrary = Math.sign(this.#contrary) === direction ? this.#contrary + direction : direction;
     const needed = failure === null ? active.healthyThreshold : active.unhealthyThreshold;
     if (Math.abs(this.#contrary) < needed) return;
-    const before = this.#active;
+    const before = this.#active.state;
     this.#contrary = 0;
-    this.#active = found;
-    this.#activeSince = this.#options.clock.wall();
-    this.#activeReason = failure;
+    this.#active = { state, since: this.#options.clock.wall(), reason: failure, until: null };
     if (before === "unhealthy") this.#startSlowly();
     this.#decide();
     // Only now: what the log says holds already.
@@ -183,12 +181,7 @@ export class Health implements UpstreamHealth {
   }
 
   get report(): HealthReport {
-    const ejection = this.#ejection;
-    if (this.#active === "unhealthy" || ejection === null) {
-      return { state: this.#active, since: this.#activeSince, reason: this.#activeReason, until: null };
-    }
-    const { since, until, reason } = ejection;
-    return { state: "ejected", since, reason, until };
+    return this.#ejection === null || this.#active.state === "unhealthy" ? this.#active : this.#ejection.report;
   }
 
   close(): void {
@@ -203,7 +196,8 @@ export class Health implements UpstreamHealth {
     const ms = ejectMs * Math.min(MAX_TIMES_LONGER, 2 ** (this.#ejections - 1));
     this.#failures = [];
     const since = clock.wall();
-    this.#ejection = { timer: clock.after(ms, () => this.#return()), since, until: since + ms, reason };
+    const report = { state: "ejected", since, reason, until: since + ms } as const;
+    this.#ejection = { timer: clock.after(ms, () => this.#return()), report };
     this.#decide();
     log.warn("upstream ejected: it fails requests", { service, upstream, reason, failures: maxFailures, within_ms: windowMs, for_ms: ms });
   }
@@ -228,7 +222,7 @@ export class Health implements UpstreamHealth {
   }
 
   #decide(): void {
-    this.usable = this.#active !== "unhealthy" && this.#ejection === null;
+    this.usable = this.#active.state !== "unhealthy" && this.#ejection === null;
     this.#options.changed();
   }
 }

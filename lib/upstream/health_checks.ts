@@ -15,26 +15,12 @@ import { isSecure, type ConnectionPoolOptions } from "./connection_pool.ts";
 import { invalidity } from "./node_response.ts";
 import { MAX_RESPONSE_HEAD_BYTES } from "./response_parser.ts";
 
-export interface StatusRange {
-  readonly from: number;
-  readonly to: number;
-}
-
-/** The ranges of an `expect_status`. */
-export function statusRanges(expected: string | readonly (string | number)[]): readonly StatusRange[] {
-  const list = typeof expected === "string" ? [expected] : expected;
-  return list.map((item) => {
-    const [from, to] = String(item).split("-").map(Number);
-    return { from: from!, to: to ?? from! };
-  });
-}
-
 /** With the source of `expects`, so that two can be compared as JSON. */
 export type CheckSettings = HealthCheckSettings & { readonly expectStatus: string };
 
 export function checkSettings({ path, intervalMs, timeoutMs, expectStatus }: Service["health"]): CheckSettings {
-  const ranges = statusRanges(expectStatus);
-  const expects = (status: number) => ranges.some(({ from, to }) => status >= from && status <= to);
+  const ranges = [expectStatus].flat().map((item) => String(item).split("-").map(Number));
+  const expects = (status: number) => ranges.some(([from, to]) => status >= from! && status <= (to ?? from!));
   return { path, intervalMs, timeoutMs, expects, expectStatus: String(expectStatus) };
 }
 
@@ -63,13 +49,11 @@ export interface HealthCheckOptions {
   readonly report: (failure: string | null) => void;
 }
 
-export interface HealthCheck {
-  /** Stops the checks and aborts the current one. Nothing is reported afterwards. */
-  stop(): void;
-}
-
-/** Throws when the client certificate and its key do not fit. */
-export function startHealthCheck({ target, settings, clock, random, report }: HealthCheckOptions): HealthCheck {
+/**
+ * Returns a function that stops the checks and aborts the current one; nothing is reported afterwards. Throws when the client certificate and its
+ * key do not fit.
+ */
+export function startHealthCheck({ target, settings, clock, random, report }: HealthCheckOptions): () => void {
   const { intervalMs, timeoutMs } = settings;
   const open = opener(target);
   const ask = target.protocol === "h2" || target.protocol === "h2c" ? askHttp2 : askHttp1;
@@ -109,12 +93,10 @@ export function startHealthCheck({ target, settings, clock, random, report }: He
 
   // Upstreams are not all checked at the same moment.
   timer = clock.after(random() * Math.min(intervalMs, FIRST_WITHIN_MS), check);
-  return {
-    // `report` may call it too: the timer of the next check is set by then.
-    stop() {
-      timer.cancel();
-      cancel();
-    },
+  // `report` may call it too: the timer of the next check is set by then.
+  return () => {
+    timer.cancel();
+    cancel();
   };
 }
 

@@ -8,11 +8,10 @@ import { writeChunk, type Sink } from "../http/body.ts";
 import { hasToken, headerValue } from "../http/headers.ts";
 import { LentBody } from "../http/lent_body.ts";
 import type { Reply } from "../http/reply.ts";
-import type { Connection, ConnectionUser, Pool } from "./pool.ts";
+import { ResponseBody, type Connection, type ConnectionUser, type Pool } from "./pool.ts";
 import { faultCode, isIdempotent, Stale, UploadRefused } from "./faults.ts";
 import { fieldLines, headText, receivedHeaders, replyOf, requestHead, requestTrailers, switchHeaders, trailerFields } from "./heads.ts";
 import type { ResponseHead, UpstreamRequestHead } from "./heads.ts";
-import { ResponseBody } from "./response_body.ts";
 import type { ResponseSink } from "./response_parser.ts";
 import { clientDisconnected, connectTimeLeft, isReplayable, isUntouched, UpstreamRequest } from "./upstream_request.ts";
 import type { Try } from "./upstream_request.ts";
@@ -49,11 +48,10 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
   #bytes: Buffer | null = null;
   /** Whether any byte has arrived on this connection for this request. */
   #hasReceived = false;
-  /** Whether the head of the request has been sent. */
+  /** Whether the first bytes have been handed to the system: an error before, or meanwhile, means that it has taken none. */
   #isSent = false;
   #isWritten = false;
-  /** Whether the first bytes are being handed to the system: an error meanwhile means that it has taken none. */
-  #isFlushing = false;
+  #isCorked = false;
   /** Nothing more can be written; an answer that arrived before is read first. */
   #writeError: NodeJS.ErrnoException | null = null;
   #onDrain: (() => void) | null = null;
@@ -83,26 +81,22 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
 
   connected(): void {
     if (this.phase !== "connecting") return;
-    const { exchange, options, to } = this.attempt;
+    const { options, to } = this.attempt;
+    const { method, body } = this.attempt.exchange;
     const connection = this.#connection;
-    connection.beginResponse(exchange.method, this, options.parser);
+    connection.beginResponse(method, this, options.parser);
     this.phase = "sending";
-    if (exchange.method !== "GET" || exchange.body !== null) this.#guardWrites();
-    this.#isWritten = exchange.body === null || this.#takeWhole(exchange.body);
+    // Without a body, a request that can be repeated need not know how much of it was sent.
+    if (body !== null || !isIdempotent(method)) connection.guardWrites();
+    if (body !== null) {
+      this.watch(0);
+      connection.setSilence(options.idleMs);
+    }
+    this.#isWritten = body === null || this.#takeWhole(body);
     // A new connection sends at once: bytes that arrive before that may be its refusal.
     if (connection.isReused) to.pool.writeBatch.add(connection.send);
     else this.send();
-    if (exchange.body === null) this.awaitResponse();
-  }
-
-  #guardWrites(): void {
-    const { exchange, options } = this.attempt;
-    // Without a body, a request that can be repeated need not know how much of it was sent.
-    if (exchange.body === null && isIdempotent(exchange.method)) return;
-    this.#connection.guardWrites();
-    if (exchange.body === null) return;
-    this.watch(0);
-    this.#connection.setSilence(options.idleMs);
+    if (body === null) this.awaitResponse();
   }
 
   received(chunk: Buffer): void {
@@ -149,9 +143,7 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
     if (this.phase === "over") return;
     this.#writeError = error;
     this.stopUpload();
-    if (!this.#isFlushing) return;
-    this.#isSent = false;
-    this.failed(error);
+    if (!this.#isSent) this.failed(error);
   }
 
   #faultOf(error: NodeJS.ErrnoException, isUnsent: boolean): Fault {
@@ -191,57 +183,43 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
   /** Sends the request, unless it was cancelled while it waited. */
   send(): void {
     if (this.phase === "over") return;
-    this.#isSent = true;
-    const { exchange } = this.attempt;
-    if (exchange.body !== null) this.#connection.socket.cork();
-    this.#isFlushing = true;
+    const { body } = this.attempt.exchange;
+    if (body !== null) this.#cork();
     this.#connection.socket.write(this.#text, "latin1");
-    this.#isFlushing = false;
-    if (exchange.body !== null) this.#sendBody(exchange.body);
+    if (body === null) this.#isSent = true;
+    else this.#sendBody(body);
   }
 
   #sendBody(body: Readable): void {
     if (this.#bytes !== null) {
       this.#connection.socket.write(this.#bytes);
-      this.#flush();
+      this.#uncork();
       return this.#written();
     }
     this.upload(body, this, this.#head, () => this.#endBody());
     // What has arrived of the body flows in the next tick, and is in the same write; the head does not wait for more.
-    process.nextTick(entry("the beginning of a body", () => this.#flush()));
+    process.nextTick(entry("the beginning of a body", () => this.#uncork()));
   }
 
-  #flush(): void {
-    this.#isFlushing = true;
-    this.#connection.socket.uncork();
-    this.#isFlushing = false;
-  }
-
-  /**
-   * Small pieces of one round of the event loop are sent as one: each costs a write of its own otherwise, several microseconds, and a client
-   * of HTTP/2 can send its body byte by byte in frames.
-   */
+  /** Small parts of one round of the event loop leave together: a client of HTTP/2 can send its body byte by byte, and a write takes microseconds. */
   write(chunk: Buffer): boolean {
-    const { small, socket } = this.#connection;
-    if (small === null && chunk.length >= SMALL_BYTES) return this.#put(chunk);
-    if (small === null) {
-      this.#connection.small = [chunk];
-      this.attempt.to.pool.writeBatch.add(() => this.#putSmall());
-    } else if (small.push(chunk) >= MAX_SMALL) return this.#putSmall();
-    return !socket.writableNeedDrain;
-  }
-
-  #putSmall(): boolean {
-    const { small } = this.#connection;
-    // Another request may use the connection by now.
-    if (small === null || this.phase === "over") return true;
-    this.#connection.small = null;
-    return this.#put(small.length === 1 ? small[0]! : Buffer.concat(small));
-  }
-
-  #put(bytes: Buffer): boolean {
     const { socket } = this.#connection;
-    return this.#head.framing === "length" ? socket.write(bytes) : writeChunk(socket, bytes);
+    if (chunk.length < SMALL_BYTES && !this.#isCorked) {
+      this.#cork();
+      this.attempt.to.pool.writeBatch.add(() => this.#uncork());
+    }
+    return this.#head.length === Infinity ? writeChunk(socket, chunk) : socket.write(chunk);
+  }
+
+  #cork(): void {
+    this.#isCorked = true;
+    this.#connection.socket.cork();
+  }
+
+  #uncork(): void {
+    this.#isCorked = false;
+    this.#connection.socket.uncork();
+    this.#isSent = true;
   }
 
   onceDrained(run: () => void): void {
@@ -249,8 +227,7 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
   }
 
   #endBody(): void {
-    this.#putSmall();
-    if (this.#head.framing === "chunked") {
+    if (this.#head.length === Infinity) {
       let last: string;
       try {
         last = `0\r\n${fieldLines(requestTrailers(this.attempt.exchange))}\r\n`;
@@ -391,7 +368,6 @@ const ANSWERED_EARLY: NodeJS.ErrnoException = Object.assign(new Error("a respons
 const NO_BYTES = Buffer.alloc(0);
 /** From this size on, a copy into separate memory costs more than a stream. */
 const LENT_BYTES = 16 * 1024;
-/** Smaller parts of a request's body wait for the end of the round, at most so many. */
+/** Smaller parts of a request's body wait for the end of the round. */
 const SMALL_BYTES = 1024;
-const MAX_SMALL = 256;
 const NO_TRAILERS: readonly string[] = [];

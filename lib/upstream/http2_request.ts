@@ -104,7 +104,7 @@ function send(attempt: Try<Sessions>, session: Session): Promise<Reply> | Reply 
       return problem(call, "headers_too_large", { detail: HEAD_TOO_LARGE, why: "nghttp2 sends no more than 64 KiB in one head" });
     }
     // A body of stated length has trailers only if the client speaks HTTP/2 too; waiting for them costs a frame.
-    const waitForTrailers = head.framing === "chunked" || (head.framing === "length" && exchange.httpVersion === "2.0");
+    const waitForTrailers = exchange.body !== null && (head.length === Infinity || exchange.httpVersion === "2.0");
     const stream = open(session.http2!, fields, { endStream: exchange.body === null && exchange.upgrade === null, waitForTrailers });
     return new Promise((resolve, reject) => new Http2Request(attempt, session, stream, resolve, reject).begin(head, waitForTrailers));
   } catch (error) {

@@ -4,7 +4,7 @@
 import type { Socket } from "node:net";
 import type { Clock } from "../base/clock.ts";
 import { ignore } from "../base/errors.ts";
-import { WriteBatch } from "../base/event_loop.ts";
+import { GuardedReadable, WriteBatch } from "../base/event_loop.ts";
 import { LentBody } from "../http/lent_body.ts";
 import type { Address } from "./addresses.ts";
 import { readyEvent } from "./connect.ts";
@@ -13,14 +13,13 @@ import type { NodeResponseParser } from "./node_response_parser.ts";
 import { ResponseParser, type ResponseSink } from "./response_parser.ts";
 
 export interface PoolOptions extends ConnectionPoolOptions {
-  readonly protocol: "http" | "https";
   /** The read buffer of plain connections. Default: a buffer of this pool's own. */
   readonly readBuffer?: ReadBuffer;
   /** Writes the requests of one event loop turn together. Default: a write batch of this pool's own. */
   readonly writeBatch?: WriteBatch;
 }
 
-export class Pool extends ConnectionPool<true, PoolOptions> {
+export class Pool extends ConnectionPool<true> {
   readonly readBuffer: ReadBuffer;
   readonly writeBatch: WriteBatch;
   /** In use or not. */
@@ -43,7 +42,9 @@ export class Pool extends ConnectionPool<true, PoolOptions> {
    * error when connecting cannot start.
    */
   connection(use: "exchange" | "upgrade" = "exchange"): Connection {
-    const address = this.options.name === undefined ? undefined : this.#nextAddress();
+    const { addresses } = this;
+    // Undefined without a name, and before the first look-up.
+    const address = addresses.length === 0 ? undefined : addresses[this.#turn++ % addresses.length];
     if (use === "upgrade") return this.#open(address, false);
     const idle = this.#idle;
     for (let i = idle.length - 1; i >= 0; i--) {
@@ -78,13 +79,7 @@ export class Pool extends ConnectionPool<true, PoolOptions> {
   }
 
   protected override take(): true | null {
-    return this.leased >= this.limit || this.state === "destroyed" ? null : true;
-  }
-
-  /** Undefined before the first look-up. */
-  #nextAddress(): Address | undefined {
-    const { addresses } = this;
-    return addresses[this.#turn++ % addresses.length];
+    return this.leased >= this.maxConnections || this.state === "destroyed" ? null : true;
   }
 
   protected override readdress(addresses: readonly Address[]): void {
@@ -148,8 +143,6 @@ export class Connection {
   isReused = false;
   /** In use, but not to be used again: the upstream no longer has its address. */
   isLeaving = false;
-  /** Parts of a request's body that wait for the end of this round of the event loop. */
-  small: Buffer[] | null = null;
   isConnected = false;
   /** The present request; null while it is unused. */
   user: ConnectionUser | null = null;
@@ -274,6 +267,42 @@ export class Connection {
 }
 
 type WriteDone = (error?: Error | null) => void;
+
+/** The body of a response while it is received: it pauses its connection while it is not read. */
+export class ResponseBody extends GuardedReadable {
+  readonly #connection: Connection;
+  readonly #givenUp: () => void;
+  #isComplete = false;
+
+  constructor(connection: Connection, givenUp: () => void) {
+    super();
+    this.#connection = connection;
+    this.#givenUp = givenUp;
+    // An error that comes when no reader listens must not end the process.
+    this.on("error", ignore);
+  }
+
+  deliver(bytes: Buffer): void {
+    if (!this.push(bytes)) this.#connection.socket.pause();
+  }
+
+  complete(): void {
+    this.#isComplete = true;
+    this.push(null);
+  }
+
+  override _read(): void {
+    if (!this.#isComplete) this.#connection.socket.resume();
+  }
+
+  override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
+    if (!this.#isComplete) {
+      this.#isComplete = true;
+      this.#givenUp();
+    }
+    done(error);
+  }
+}
 
 /** Twice what Node reads at a time: a response of 64 KiB and its head come in one read, and are then one write to the client. */
 const BUFFER_BYTES = 128 * 1024;

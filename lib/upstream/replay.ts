@@ -1,9 +1,12 @@
 /**
- * A request's body that can be sent more than once: bytes that were read are kept, up to a limit, until no other try can follow.
+ * What retries use up: a request's body that can be sent more than once, whose bytes are kept, up to a limit, until no other try can follow;
+ * and the budget of a service.
  */
 import type { Readable } from "node:stream";
+import type { Clock } from "../base/clock.ts";
 import { ignore } from "../base/errors.ts";
 import { GuardedReadable } from "../base/event_loop.ts";
+import { RollingCount } from "../base/rolling_count.ts";
 
 const MAX_REPLAY_BYTES = 64 * 1024 * 1024;
 
@@ -153,4 +156,33 @@ function copied(chunks: readonly Buffer[], bytes: number): Buffer {
   let end = 0;
   for (const chunk of chunks) end += chunk.copy(block, end);
   return block;
+}
+
+const BUDGET_WINDOW_MS = 10_000;
+/** In that time, for a service with few requests. */
+const FREE_RETRIES = 10;
+
+/** Limits the retries of one service to a share of its requests: they must not overload upstreams that are failing. */
+export class RetryBudget {
+  readonly #clock: Clock;
+  readonly #requests = new RollingCount(BUDGET_WINDOW_MS);
+  readonly #retries = new RollingCount(BUDGET_WINDOW_MS);
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** Counts a request, not a retry. */
+  request(): void {
+    this.#requests.add(this.#clock.now());
+  }
+
+  /** Takes the right to one retry; false if there is none left. */
+  take(ratio: number): boolean {
+    const now = this.#clock.now();
+    const most = Math.max(FREE_RETRIES, ratio * this.#requests.total(now));
+    if (this.#retries.total(now) + 1 > most) return false;
+    this.#retries.add(now);
+    return true;
+  }
 }

@@ -8,13 +8,26 @@ import type { Handler } from "../http/handler.ts";
 import { headerValue } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
 import { tryPeer, upstreamFaultReply, LEAST_TRY_MS, NO_PEERS, noUpstream, startTotal, type AttemptsOptions, type Tries } from "./attempts.ts";
-import { Replay, ReplayMemory } from "./replay.ts";
-import { RetryBudget, retriesFault, retriesStatus, type RetryPolicy } from "./retry_policy.ts";
+import { isIdempotent, tryFailure, Unsent, type TryFailure } from "./faults.ts";
+import { Replay, ReplayMemory, RetryBudget } from "./replay.ts";
 import type { Peer } from "./upstream_set.ts";
 import { isUntouched } from "./upstream_request.ts";
 
 export { fields } from "../config/retries.ts";
 export { ReplayMemory, RetryBudget };
+
+export interface RetryPolicy {
+  /** Tries beyond the first. */
+  readonly attempts: number;
+  readonly on: ReadonlySet<TryFailure>;
+  readonly statuses: ReadonlySet<number>;
+  /** Milliseconds for one try up to the head of its response; 0: only the service's limits. */
+  readonly perTryMs: number;
+  /** The maximum share of retries among the requests. */
+  readonly budgetRatio: number;
+  /** Longest body that is kept to be sent again. */
+  readonly maxReplayBytes: number;
+}
 
 export interface Retries {
   readonly policy: RetryPolicy;
@@ -89,4 +102,17 @@ function discardReply({ headers, body }: Reply, exchange: Exchange): void {
   if (exchange.body !== null || length === undefined || Number(length) > MAX_DISCARDED_BYTES) return void body.destroy();
   body.on("error", ignore);
   body.resume();
+}
+
+/**
+ * Whether the failure allows another try; the caller knows whether there is another upstream, and a body to send. If the upstream cannot
+ * have seen any of the request, the method does not matter.
+ */
+function retriesFault(policy: RetryPolicy, method: string, fault: Fault): boolean {
+  const failure = tryFailure(fault);
+  return failure !== null && policy.on.has(failure) && (failure === "connect" || fault instanceof Unsent || isIdempotent(method));
+}
+
+function retriesStatus(policy: RetryPolicy, method: string, status: number): boolean {
+  return policy.statuses.has(status) && isIdempotent(method);
 }

@@ -16,12 +16,7 @@ import { ConnectionPool, type ConnectionPoolOptions } from "./connection_pool.ts
 import { MAX_RESPONSE_HEAD_BYTES } from "./response_parser.ts";
 import type { Try } from "./upstream_request.ts";
 
-export interface SessionsOptions extends ConnectionPoolOptions {
-  /** "h2": over TLS, negotiated by ALPN. "h2c": without TLS, by prior knowledge (RFC 9113 §3.3). */
-  readonly protocol: "h2" | "h2c";
-}
-
-export class Sessions extends ConnectionPool<Session, SessionsOptions> {
+export class Sessions extends ConnectionPool<Session> {
   /** As `Peer.forward`. */
   readonly forward: (attempt: Try<Sessions>) => Promise<Reply>;
   readonly #sessions = new Set<Session>();
@@ -31,7 +26,7 @@ export class Sessions extends ConnectionPool<Session, SessionsOptions> {
   #usualStreams = STREAMS_BEFORE_SETTINGS;
 
   /** `forward`: `forwardHttp2`, which is loaded together with this class. */
-  constructor(options: SessionsOptions, maxConnections: number, clock: Clock, forward: Sessions["forward"]) {
+  constructor(options: ConnectionPoolOptions, maxConnections: number, clock: Clock, forward: Sessions["forward"]) {
     super(options, maxConnections, clock);
     this.forward = forward;
   }
@@ -45,7 +40,7 @@ export class Sessions extends ConnectionPool<Session, SessionsOptions> {
   }
 
   protected override get places(): number {
-    return this.limit * this.#usualStreams;
+    return this.maxConnections * this.#usualStreams;
   }
 
   /** Whether a session without streams is kept for later requests. */
@@ -81,16 +76,16 @@ export class Sessions extends ConnectionPool<Session, SessionsOptions> {
       const isHere = session.address === next;
       if (isHere && session.acceptsStreams) isUsed = true;
       if (!session.hasRoom || session === except || session.isQuiet) continue;
-      if (isHere) return this.#lease(session);
+      if (isHere) return session.lease();
       other ??= session;
     }
-    const mayConnect = this.#sessions.size < this.limit;
-    if (other !== null && (isUsed || !mayConnect)) return this.#lease(other);
+    const mayConnect = this.#sessions.size < this.maxConnections;
+    if (other !== null && (isUsed || !mayConnect)) return other.lease();
     if (!mayConnect) return null;
     const address = isUsed ? this.#leastUsed(addresses) : next;
     const session = new Session(this.connect(address), address, this, this.#usualStreams);
     this.#sessions.add(session);
-    return this.#lease(session);
+    return session.lease();
   }
 
   protected override closeAll(fault: Fault): void {
@@ -118,11 +113,6 @@ export class Sessions extends ConnectionPool<Session, SessionsOptions> {
       if (address !== undefined && counts.has(address)) counts.set(address, counts.get(address)! + 1);
     }
     return [...counts].sort(([, a], [, b]) => a - b)[0]?.[0];
-  }
-
-  #lease(session: Session): Session {
-    session.lease();
-    return session;
   }
 }
 
@@ -192,7 +182,7 @@ export class Session {
     return (this.#state === "open" || this.#state === "connecting") && (this.isSettled || !this.isOverdue);
   }
 
-  lease(): void {
+  lease(): this {
     const { bytesRead } = this.socket;
     if (bytesRead !== this.#bytesRead) {
       this.#bytesRead = bytesRead;
@@ -200,6 +190,7 @@ export class Session {
     }
     if (this.#streams++ === 0) this.http2?.ref();
     this.#outputTimer ??= this.#pool.clock.after(OUTPUT_MS, this.#checkLater);
+    return this;
   }
 
   /**

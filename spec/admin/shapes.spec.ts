@@ -1,13 +1,13 @@
 import { describe, expect, it } from "vitest";
-import { explanationView, healthView, statsView, statsWithHistoryView, statusView, testsView } from "../../lib/admin/views.ts";
+import { explanationView, statsView, statusView, testsView, view as viewOf } from "../../lib/admin/views.ts";
 import type * as api from "../../lib/manager/assets/admin_types.ts";
 import { EXPLANATION, HEALTH, startAdmin, STATS, STATUS, TAKEN, TESTS } from "./harness.ts";
 
 /** That this compiles is the promise: what the interface says is what the pages of the management UI read. */
 const status: api.Status = statusView({ ...STATUS, lastReload: TAKEN });
-const health: api.Health = healthView(HEALTH);
+const health: api.Health = viewOf(HEALTH);
 const stats: api.Stats = statsView(STATS);
-const all: api.StatsWithHistory = statsWithHistoryView(STATS);
+const all: api.StatsWithHistory = viewOf(STATS);
 const explanation: api.Explanation = explanationView(EXPLANATION);
 const tests: api.TestRun = testsView(TESTS);
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { diffLines, type RouteDiffView } from "../../lib/cli/diff.ts";
+import { diffLines } from "../../lib/cli/diff.ts";
 import type { ConfigInput } from "../../lib/config/model.ts";
 import { oneService } from "../support/gateway.ts";
 import { emptyFolder, fileWith, program } from "../support/process.ts";
@@ -83,7 +83,7 @@ describe("edge-gateway diff", () => {
 });
 
 describe("diffLines", () => {
-  const nothing: RouteDiffView = { guards_lost: [], added: [], removed: [], changed: [], other: [] };
+  const nothing: Parameters<typeof diffLines>[0] = { guards_lost: [], added: [], removed: [], changed: [], other: [] };
   const routes = (count: number) => Array.from({ length: count }, (_, i) => ({ service: "s", route: `r${i}` }));
 
   it("puts routes of a service to which the same applies on one line, and names five", () => {

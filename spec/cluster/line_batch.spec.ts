@@ -1,5 +1,5 @@
 import { describe, expect, it, onTestFinished, vi } from "vitest";
-import { LineBatch } from "../../lib/cluster/line_batch.ts";
+import { LineBatch } from "../../lib/cluster/log_lines.ts";
 
 function batch() {
   vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });

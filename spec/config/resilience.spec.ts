@@ -3,7 +3,7 @@ import { CIRCUIT_BREAKER } from "../../lib/config/circuit_breaker.ts";
 import { HEALTH } from "../../lib/config/health.ts";
 import { RETRIES } from "../../lib/config/retries.ts";
 import type { AnySchema } from "../../lib/config/schema.ts";
-import { statusRanges } from "../../lib/upstream/health_checks.ts";
+import { checkSettings } from "../../lib/upstream/health_checks.ts";
 import { checked } from "../support/exercise.ts";
 
 const issues = (schema: AnySchema, input: unknown) => checked(schema, input).issues;
@@ -16,7 +16,8 @@ describe("expect_status", () => {
   ])("expect_status %j is read as %j", (expect_status, ranges) => {
     const { value, issues } = checked(HEALTH, { expect_status });
     expect(issues).toEqual([]);
-    expect(statusRanges(value!.expectStatus)).toEqual(ranges);
+    const { expects } = checkSettings(value! as Parameters<typeof checkSettings>[0]);
+    for (const { from, to } of ranges) expect([from - 1, from, to, to + 1].map((status) => expects(status))).toEqual([false, true, true, false]);
   });
 
   it.each([

@@ -4,7 +4,8 @@ import { describe, expect, it } from "vitest";
 import type { ConfigInput } from "../../lib/config/model.ts";
 import type { Compared } from "../../lib/proof/guards_lost.ts";
 import { matchingTable } from "../../lib/proof/scratch.ts";
-import { routeDiff, routeDiffView } from "../../lib/proof/route_diff.ts";
+import { view as viewOf } from "../../lib/admin/views.ts";
+import { routeDiff } from "../../lib/proof/route_diff.ts";
 import { builtinPlugins } from "../../lib/plugins/builtin.ts";
 import { fileWith } from "../support/process.ts";
 import { checkRoutes, loadConfig } from "../support/schema.ts";
@@ -97,7 +98,7 @@ describe("routeDiff", () => {
   });
 
   it("is written in the spelling of JSON, guards first", async () => {
-    const view = routeDiffView(await diff(base, withItems({ plugins: [] })));
+    const view = viewOf(await diff(base, withItems({ plugins: [] })));
     expect(Object.keys(view)).toEqual(["guards_lost", "added", "removed", "changed", "other"]);
     expect(JSON.parse(JSON.stringify(view.guards_lost))).toEqual([
       { service: "shop", route: "items", guards: ["key_auth"], altered: [], before: { service: "shop", route: "items" }, example: "GET http://any-host/shop/items/any-id" },

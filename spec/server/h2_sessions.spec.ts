@@ -36,7 +36,7 @@ async function listening(keepAliveMs = 1_000) {
   const streams: ServerHttp2Stream[] = [];
   const sockets: Socket[] = [];
   let limits = defaultLimits;
-  const sessions = new H2Sessions({ clock, log: silentLog, deadlines: new DeadlineTimer(clock), limits: () => limits, keepAliveMs, onStream: (stream) => void streams.push(stream) });
+  const sessions = new H2Sessions({ clock, log: silentLog, deadlines: new DeadlineTimer(clock), receiving: () => ({ clock, proxies: null, limits }), keepAliveMs, onStream: (stream) => void streams.push(stream) });
   const server = net.createServer({ allowHalfOpen: true }, (socket) => {
     sockets.push(socket);
     sessions.add(socket.on("error", () => {}));

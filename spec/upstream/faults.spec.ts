@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import { faultCode } from "../../lib/upstream/faults.ts";
-import { RetryBudget } from "../../lib/upstream/retry_policy.ts";
+import { RetryBudget } from "../../lib/upstream/retries.ts";
 import { manualClock } from "../support/clock.ts";
 
 /** As Node 20 and Node 26 give them, of the alerts that `openssl s_server -Verify` sends after the handshake of TLS 1.3. */

@@ -5,7 +5,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { Fault } from "../../lib/base/errors.ts";
 import type { Reply } from "../../lib/http/reply.ts";
 import { Pool, ReadBuffer, type PoolOptions } from "../../lib/upstream/pool.ts";
-import type { Address } from "../../lib/upstream/addresses.ts";
+import type { Address, Name } from "../../lib/upstream/addresses.ts";
 import { UpstreamTls } from "../../lib/upstream/tls.ts";
 import { LOOPBACK, madeUpNames, NOBODY, NOBODY_EITHER, site } from "../support/addresses.ts";
 import { ANYWHERE } from "../support/anywhere.ts";
@@ -288,7 +288,7 @@ describe("the addresses of a name", () => {
           end();
         };
       },
-    };
+    } as unknown as Name;
     const make = () => new Pool({ ...ANYWHERE, protocol: "http", host: name.host, port: 1, keepaliveIdleMs: 1, name: counted }, 1, manualClock());
     const [retired, destroyed] = [make(), make()];
     expect(following).toBe(0);
@@ -531,6 +531,18 @@ describe("the share of one client", () => {
       "no connection became free within 100 ms (max_connections 4, 4 requests in progress, 2 of this client, which are its share)",
     );
     expect(clock.pending).toBe(0);
+  });
+
+  it("does not decide alone: clients that wait take turns, and the requests of each are granted in the order in which they came", async () => {
+    const { pool } = made(1);
+    pool.tryLease("x");
+    const granted: string[] = [];
+    for (const name of ["a1", "a2", "a3", "b1", "b2"]) void pool.waitForLease(name[0]!, 1000, never).then(() => granted.push(name));
+    for (const client of ["x", "a", "b", "a", "b", "a"]) {
+      pool.release(client);
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    expect(granted).toEqual(["a1", "b1", "a2", "b2", "a3"]);
   });
 
   it("is refused with all other waits when the pool is destroyed", async () => {

@@ -10,7 +10,8 @@ import { Fault } from "../../lib/base/errors.ts";
 import { Call, type ExchangeParts } from "../../lib/http/exchange.ts";
 import { discard, type Reply } from "../../lib/http/reply.ts";
 import { forwardHttp2 } from "../../lib/upstream/http2_request.ts";
-import { Sessions, type SessionsOptions } from "../../lib/upstream/sessions.ts";
+import type { ConnectionPoolOptions } from "../../lib/upstream/connection_pool.ts";
+import { Sessions } from "../../lib/upstream/sessions.ts";
 import { UpstreamTls, type UpstreamTlsSettings } from "../../lib/upstream/tls.ts";
 import { LOOPBACK, madeUpNames, NOBODY, NOBODY_EITHER, site } from "../support/addresses.ts";
 import { ANYWHERE } from "../support/anywhere.ts";
@@ -105,7 +106,7 @@ function words(...values: number[]): Buffer {
 /** SETTINGS_MAX_CONCURRENT_STREAMS. */
 const maxStreams = (most: number) => Buffer.concat([Buffer.from([0, 3]), words(most)]);
 
-function bench(port: number, parts: Partial<SessionsOptions> = {}, maxConnections = 1) {
+function bench(port: number, parts: Partial<ConnectionPoolOptions> = {}, maxConnections = 1) {
   const clock = manualClock();
   const pool = new Sessions({ ...ANYWHERE, protocol: "h2c", host: "127.0.0.1", port, keepaliveIdleMs: 30_000, ...parts }, maxConnections, clock, forwardHttp2);
   onTestFinished(() => pool.destroy());
@@ -683,7 +684,7 @@ describe("the addresses of a name", () => {
 
   interface NamedParts {
     readonly max?: number;
-    readonly parts?: Partial<SessionsOptions>;
+    readonly parts?: Partial<ConnectionPoolOptions>;
     readonly holds?: boolean;
   }
 
