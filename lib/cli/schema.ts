@@ -26,7 +26,8 @@ export const schema: RunCommand = async (given) => {
 async function kindsFor(file: string, keyFile: string | undefined): Promise<readonly AnyPlugin[]> {
   const modules = await loadPluginModules(file, process.env, keyFile);
   const read = readConfigFile(file, signatureCheck(modules, keyFile));
-  const { kinds, issues } = read.ok ? kindsWithModules<AnyPlugin>(read, { references, environment: process.env }, builtinPlugins, modules.kindsOf) : { kinds: builtinPlugins, ...read };
+  if (!read.ok) throw new ConfigError(read.issues, file);
+  const { kinds, issues } = kindsWithModules<AnyPlugin>(read, { references, environment: process.env }, builtinPlugins, modules.kindsOf);
   if (issues.length > 0) throw new ConfigError(issues, file);
   return kinds;
 }

@@ -168,7 +168,8 @@ function created(plugin: AnyPlugin, instance: PluginInstance, options: ExerciseO
   const standIns: StandIns = { client: ask && (() => ({ ask, close() {} })), observed: (_, middleware) => middleware, verifiedClaims, isTrial: false };
   const none = { metrics: null, plan: null, tracer: null, onFault() {}, instances: new Set<string>(), egress: new Egress([]) };
   const place = { level, service: level === "global" ? null : SERVICE.name, route: level === "route" ? ROUTE.name : null };
-  const { middleware } = createLink({ ...instance, ...(id !== undefined && { id }) }, 0, place, { ...none, runtime, inUse, log, gatewayName, kinds: [plugin], standIns });
+  const context = { ...none, runtime, inUse, log, gatewayName, kinds: [plugin], standIns };
+  const { middleware } = createLink({ ...instance, ...(id !== undefined && { id }) }, 0, place, context);
   runtime.adopt(inUse);
   return { runtime, middleware };
 }

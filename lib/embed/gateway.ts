@@ -16,6 +16,7 @@ import type { DryRuns } from "../proof/dry_runs.ts";
 import type { Explanation, Question, RunningPlugin } from "../proof/explain.ts";
 import type { InjectRequest, InjectResponse } from "../proof/made_request.ts";
 import type { Reporting } from "../report/reporting.ts";
+import { upstreamSetReport } from "../upstream/upstream_report.ts";
 import type { Mounted } from "./mounted.ts";
 
 export class Gateway extends GatewayCore {
@@ -40,7 +41,7 @@ export class Gateway extends GatewayCore {
     const { configuration, listener, runtime } = this.#joined;
     const { parts } = runtime;
     if (!isWorker(runtime.threads) && this.#joined.metrics !== null) this.#joined.onActivate = () => this.#reports.start();
-    const mounted = parts.partIfLoaded("embedding")?.mounted(listener, configuration) ?? { handler: notEmbedded, upgrade: notEmbedded, matches: notEmbedded };
+    const mounted = parts.partIfLoaded("embedding")?.mounted(listener, configuration) ?? NOT_EMBEDDED;
     ({ handler: this.handler, upgrade: this.upgrade, matches: this.matches } = mounted);
   }
 
@@ -65,7 +66,7 @@ export class Gateway extends GatewayCore {
 
   /** The state of every upstream and every circuit breaker. */
   get health(): GatewayHealth {
-    return { services: this.#joined.runtime.upstreamSets.map(({ report }) => report) };
+    return { services: this.#joined.runtime.upstreamSets.map(upstreamSetReport) };
   }
 
   /** Requests, errors and times of the last minute for every route and upstream, and of the last 15 minutes in all. */
@@ -135,6 +136,7 @@ export class Gateway extends GatewayCore {
 }
 
 /** The program itself never calls what is for a host's server. */
-function notEmbedded(): never {
+const notEmbedded = (): never => {
   throw new Error(`the part "embedding" ${NOT_LOADED}`);
-}
+};
+const NOT_EMBEDDED: Mounted = { handler: notEmbedded, upgrade: notEmbedded, matches: notEmbedded };

@@ -41,7 +41,8 @@ export class GatewayCore {
     const metrics = metricsPart && new metricsPart.Metrics();
     const runtime = new Runtime(clock, log, lookup, threads, modules);
     const accessLog = new AccessLog({ sink, clock, log, combined: () => modules.part("combinedLog").combinedLines(), isRemote: following !== null });
-    const { spans, tracer } = tracing === undefined ? { spans: null, tracer: null } : modules.part("tracing").openTracing(tracing, { clock, log, secretParameters: runtime.secretParameters });
+    const { secretParameters } = runtime;
+    const { spans, tracer } = tracing === undefined ? { spans: null, tracer: null } : modules.part("tracing").openTracing(tracing, { clock, log, secretParameters });
     const tools = { clock, log, metrics, runtime, accessLog, tracer, defaultCertificate: () => listening.https };
     const configuration = new Configuration(options, tools, following);
     const recent = recentPart && new recentPart.RecentRequests(runtime);

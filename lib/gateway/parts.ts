@@ -7,6 +7,7 @@ import { formatPath, valuesAt, type JsonNode } from "../config/json.ts";
 import { NOT_LOADED, unloaded, type PartFields } from "../config/part_fields.ts";
 import type { PluginModule } from "../config/plugin_modules.ts";
 import type { CheckContext } from "../config/schema.ts";
+import type { Environment } from "../config/start_settings.ts";
 import { parsedFrom, type ConfigIssue, type ConfigSource } from "../config/source.ts";
 import type { TABLE } from "../parts/table.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
@@ -86,12 +87,13 @@ export class Parts {
   }
 
   /** Loads the parts and the plugin modules that a configuration names and that are not loaded yet. `readFile` defaults to the file system. */
-  async load(source: ConfigSource, environment: Readonly<Record<string, string | undefined>>, readFile?: (path: string) => Buffer): Promise<void> {
+  async load(source: ConfigSource, environment: Environment, readFile?: (path: string) => Buffer): Promise<void> {
     await this.loadParts(source);
     const part = this.partIfLoaded("modules");
     if (part === null) return;
     this.#modules ??= new part.LoadedModules();
-    await this.#modules.load(part.pluginModulesOf(source, { references: this.partIfLoaded("references") ?? undefined, environment, ...(readFile && { readFile }) }));
+    const references = this.partIfLoaded("references") ?? undefined;
+    await this.#modules.load(part.pluginModulesOf(source, { references, environment, ...(readFile && { readFile }) }));
   }
 
   /** Loads the parts that a configuration names, as far as this build has them: see `lacks`. */

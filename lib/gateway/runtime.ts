@@ -3,7 +3,7 @@
  * identifies it, so that an unchanged upstream keeps its connections and its state, and no rate limit is refilled.
  */
 import { isIP } from "node:net";
-import { LONGEST_TIMER_MS, type Clock, type Timer } from "../base/clock.ts";
+import type { Clock } from "../base/clock.ts";
 import { WriteBatch } from "../base/event_loop.ts";
 import type { Log } from "../base/log.ts";
 import type { SharedMemory } from "../base/shared_memory.ts";
@@ -95,7 +95,6 @@ export class Runtime {
   /** Null: there is no limiter yet. */
   #counters: MemoryCounters | null = null;
   #inUse: InUse | null = null;
-  #limitersTimer: Timer | null = null;
   #isActive = false;
 
   /** `lookup` returns all addresses of a host; default: getaddrinfo. `parts`: default: none that has to be loaded. */
@@ -243,7 +242,7 @@ export class Runtime {
     for (const { upstreamSet, members, breaker } of inUse.upstreamSets.values()) upstreamSet.adopt(members, breaker);
     this.#start();
     this.#counters?.adopt(inUse.memory);
-    this.#retireLimiters();
+    this.#counters?.retire(inUse.limiters);
     for (const [name, value] of before?.kept ?? []) if (inUse.kept.get(name) !== value) void closed(value);
   }
 
@@ -276,7 +275,7 @@ export class Runtime {
 
   /** Closes every connection to every upstream, and ends all probes and look-ups. */
   destroy(): void {
-    this.#limitersTimer?.cancel();
+    this.#counters?.close();
     this.#names?.close();
     this.#checks?.adopt([]);
     for (const upstreamSet of this.upstreamSets) upstreamSet.close();
@@ -299,13 +298,6 @@ export class Runtime {
     if (isWorker(this.threads)) return;
     if (checks.length > 0) this.#checks ??= new (this.parts.part("healthChecks").ActiveChecks)(this.clock);
     this.#checks?.adopt(checks);
-  }
-
-  /** Now, and again whenever the windows of one that no configuration has may have run out. */
-  #retireLimiters(): void {
-    this.#limitersTimer?.cancel();
-    const ms = this.#counters?.retire(this.#inUse!.limiters) ?? Infinity;
-    this.#limitersTimer = ms === Infinity ? null : this.clock.after(Math.min(Math.ceil(ms), LONGEST_TIMER_MS), () => this.#retireLimiters());
   }
 
   #connections(options: ConnectionPoolOptions, maxConnections: number): Connections {

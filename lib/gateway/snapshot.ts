@@ -79,7 +79,7 @@ export function compile(loaded: Loaded, tools: CompileTools): Snapshot {
 
 function compileInto(inUse: InUse, loaded: Loaded, tools: CompileTools): Snapshot {
   const { global, services } = loaded.config;
-  const { runtime, log } = tools;
+  const { runtime } = tools;
   const egress = new Egress(destinationsOf(loaded.config, loaded.kinds, runtime.parts));
   if (global.counters !== undefined) inUse.shared = runtime.parts.part("redis").sharedCounters(global.counters, inUse, tools);
   const plan = tools.metrics?.plan() ?? null;
@@ -94,7 +94,7 @@ function compileInto(inUse: InUse, loaded: Loaded, tools: CompileTools): Snapsho
     global,
     table: compileTable(entries),
     redirect,
-    ...(certificatesOf?.(global.certificates, redirect, tools.defaultCertificate ?? (() => null), log, runtime.clock) ?? { early: redirect, certificates: NO_CERTIFICATES, shownCertificates: [] }),
+    ...(certificatesOf?.(global.certificates, redirect, tools) ?? { early: redirect, certificates: NO_CERTIFICATES, shownCertificates: [] }),
     instances,
     counts: { services: services.length, routes: entries.length, upstreams: services.reduce((sum, { upstreams }) => sum + upstreams.length, 0) },
     inUse,

@@ -2,6 +2,7 @@
  * Loads what a configuration names, before a gateway is made with it: parts of the program, and plugin modules.
  */
 import { readConfigFile } from "../config/source.ts";
+import type { Environment } from "../config/start_settings.ts";
 import { signatureCheck } from "../gateway/config_reader.ts";
 import { Parts } from "../gateway/parts.ts";
 import { TABLE } from "./table.ts";
@@ -11,7 +12,7 @@ import { TABLE } from "./table.ts";
  * the program that it names. `createGateway` reports the errors of modules together with all other errors; rejects only if a file of the program is missing. `configKeyFile` is
  * the option of `createGateway`: nothing is loaded for a file without the signature that it must have.
  */
-export async function loadPluginModules(config: string | object, environment: Readonly<Record<string, string | undefined>> = process.env, configKeyFile?: string): Promise<Parts> {
+export async function loadPluginModules(config: string | object, environment: Environment = process.env, configKeyFile?: string): Promise<Parts> {
   const modules = freshModules();
   if (configKeyFile !== undefined) await modules.loadPart("signatures");
   const read = typeof config === "string" ? readConfigFile(config, signatureCheck(modules, configKeyFile)) : { ok: true as const, value: config };

@@ -22,6 +22,7 @@ export function families(source: ReportSource): readonly Family[] {
   const limiters = [...runtime.limiterTables].filter(([key]) => snapshot.instances.has(key));
   const services = Array.from(metrics.services, ([service, { meter }]) => [["service", service], meter.retries] as const);
   const { upstreamSets } = runtime;
+  const circuits = upstreamSets.map(({ service, circuit }) => [["service", service], circuit?.state ?? null] as const);
   const certificates: [Labels, number][] = snapshot.shownCertificates.flatMap(({ path, hosts, notAfter }) =>
     hosts.map((host): [Labels, number] => [["file", path, "host", host], notAfter / 1000]),
   );
@@ -33,13 +34,13 @@ export function families(source: ReportSource): readonly Family[] {
     counter("edge_gateway_http_received_bytes_total", HELP.received, aboveZero(routesOf(metrics), ({ receivedBytes }) => receivedBytes)),
     counter("edge_gateway_http_sent_bytes_total", HELP.sent, aboveZero(routesOf(metrics), ({ sentBytes }) => sentBytes)),
     gauge("edge_gateway_client_connections", "Connections of clients that are open.", listener.connections.open),
-    counter("edge_gateway_client_connections_refused_total", HELP.refused, [[[], listener.connections.refused]]),
+    counter("edge_gateway_client_connections_refused_total", "Connections that a limit refused.", [[[], listener.connections.refused]]),
     counter("edge_gateway_cache_requests_total", HELP.cached, counted(routesOf(metrics), "result", ({ cached }) => cached)),
     counter("edge_gateway_plugin_requests_total", "Requests that a plugin got.", usedPlugins(metrics, (meter) => meter.requests)),
     counter("edge_gateway_plugin_seconds_total", HELP.plugins, usedPlugins(metrics, (meter) => meter.ms / 1000)),
     counter("edge_gateway_plugin_results_total", HELP.results, counted(pluginsOf(metrics), "result", ({ results }) => results)),
     counter("edge_gateway_plugin_faults_total", HELP.faults, Array.from(metrics.pluginFaults, ([plugin, count]) => [["plugin", plugin], count])),
-    { name: "edge_gateway_rate_limit_callers", type: "gauge", help: HELP.callers, samples: summed(limiters, "callers") },
+    { name: "edge_gateway_rate_limit_callers", type: "gauge", help: "Callers that a rate limit remembers.", samples: summed(limiters, "callers") },
     counter("edge_gateway_rate_limit_shared_total", HELP.shared, summed(limiters, "shared")),
     { name: "edge_gateway_counters_up", type: "gauge", help: HELP.countersUp, samples: counters === null ? [] : [[[], counters.state === "up" ? 1 : 0]] },
     counter("edge_gateway_counters_errors_total", HELP.countersErrors, Array.from(runtime.countersErrors, ([reason, count]) => [["reason", reason], count])),
@@ -47,7 +48,7 @@ export function families(source: ReportSource): readonly Family[] {
     counter("edge_gateway_plugin_refusals_total", HELP.refusals, counted(routesOf(metrics), "code", ({ refusals }) => refusals)),
     { name: "edge_gateway_upstream_duration_seconds", type: "histogram", help: HELP.tries, samples: timed(triesOf(metrics)) },
     counter("edge_gateway_retries_total", "Tries beyond the first one of a request.", services),
-    { name: "edge_gateway_circuit_state", type: "gauge", help: HELP.circuits, samples: counted(upstreamSets.map(({ service, circuit }) => [["service", service], circuit] as const), "state", statesOf) },
+    { name: "edge_gateway_circuit_state", type: "gauge", help: HELP.circuits, samples: counted(circuits, "state", statesOf) },
     { name: "edge_gateway_upstream_healthy", type: "gauge", help: HELP.healthy, samples: peersOf(upstreamSets, ({ health }) => (health.usable ? 1 : 0)) },
     { name: "edge_gateway_upstream_connections", type: "gauge", help: HELP.connections, samples: peersOf(upstreamSets, ({ pool, ofWorkers }) => pool.open + ofWorkers.open) },
     ...(followers === null ? [] : [gauge("edge_gateway_workers", "Threads that serve requests.", followers.serving)]),
@@ -70,12 +71,10 @@ const HELP = {
   durations: "From the head of the request to the end of the reply, without WebSockets.",
   received: "Bytes of request bodies, and of what clients sent through WebSockets.",
   sent: "Bytes of bodies that were sent to clients, and through WebSockets.",
-  refused: "Connections that a limit refused.",
   cached: "Requests that response_cache saw, by what it did.",
   plugins: "Time from when a plugin got a request until it passed it on or answered it.",
   results: "What a plugin reports of its work; of mirror: its copies.",
   faults: "Faults of plugins: in a request, or in a timer, a promise or a listener of their module.",
-  callers: "Callers that a rate limit remembers.",
   shared: "Decisions of a rate limit for callers that share one allowance, because its table is full.",
   countersUp: "Whether every server of global.counters that is needed answers.",
   countersErrors: "Decisions of rate limits that global.counters did not make, but on_error.",

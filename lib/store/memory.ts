@@ -2,7 +2,7 @@
  * Counts requests in this program: sliding windows, exact up to 64 requests, in bounded memory. What its threads share is `shared_callers.ts`.
  */
 import { hash, randomInt } from "node:crypto";
-import type { Clock } from "../base/clock.ts";
+import { LONGEST_TIMER_MS, type Clock, type Timer } from "../base/clock.ts";
 import { Callers, FEWEST_BYTES } from "./callers.ts";
 import { BATCH, BEGIN, END, FIRST, LAST, LIFE, MARKS, NAME, NEXT, OVERFLOW, SHARED, SIZE, USED, WINDOWS } from "./cells.ts";
 import type { Decision, GiveMemory, Limiter, LimiterOptions } from "./counters.ts";
@@ -16,6 +16,7 @@ export type ShareTable = (known: CallerTable | undefined, name: string, options:
 /** Without `share` only this thread has the callers. */
 export function memoryCounters(clock: Clock, secret: Secret = [randomInt(2 ** 32) | 0, randomInt(2 ** 32) | 0], share: ShareTable | null = null) {
   const all = new Map<string, CallerTable>();
+  let timer: Timer | null = null;
   return {
     /** Limiters of one key share its callers, whatever their windows. */
     limiter(key: string, options: LimiterOptions, memory?: GiveMemory): MemoryLimiter {
@@ -28,8 +29,8 @@ export function memoryCounters(clock: Clock, secret: Secret = [randomInt(2 ** 32
     adopt(memory: ReadonlyMap<string, ArrayBufferLike>): void {
       for (const [key, table] of all) table.adopt(memory.get(nameOf(key)));
     },
-    /** Forgets limiters that no configuration has once their windows have run out. Returns the milliseconds until the next one has, or Infinity. */
-    retire(keysInUse: ReadonlySet<string>): number {
+    /** Forgets limiters that no configuration has once their windows have run out: now, and again whenever those of another one may have. */
+    retire(keysInUse: ReadonlySet<string>): void {
       const now = clock.now();
       let next = Infinity;
       for (const [key, table] of all) {
@@ -38,7 +39,11 @@ export function memoryCounters(clock: Clock, secret: Secret = [randomInt(2 ** 32
         if (rest <= 0) all.delete(key);
         else next = Math.min(next, rest);
       }
-      return next;
+      timer?.cancel();
+      timer = next === Infinity ? null : clock.after(Math.min(Math.ceil(next), LONGEST_TIMER_MS), () => this.retire(keysInUse));
+    },
+    close(): void {
+      timer?.cancel();
     },
     /** Frees the locks of a thread that has ended, and repairs what it was about to change. */
     repair(dead: number): void {

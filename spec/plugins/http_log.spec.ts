@@ -32,7 +32,7 @@ function logging(port: number, config: object = {}) {
     timers.push(ms);
     return clock.after(ms, run);
   };
-  const own = madeUpTools({ keep, clock: { now: clock.now, wall: clock.wall, after } });
+  const own = madeUpTools({ keep, secretParameters: new Set(["x-shop-key"]), clock: { now: clock.now, wall: clock.wall, after } });
   const middleware = instance(httpLog, { http_endpoint: `http://127.0.0.1:${port}/in`, ...config }, own);
   onTestFinished(async () => {
     const closed = kept!.close();
@@ -156,13 +156,13 @@ describe("an entry", () => {
 
   it("an entry holds no credentials", async () => {
     const jwt = "eyJhbGciOiJub25lIn0.e30.";
-    const headers = ["Authorization", "Basic geheim", "Proxy-Authorization", "geheim", "Cookie", "a=geheim", "cookie", "b=geheim", "APIKEY", "geheim", "X-Token", jwt, "Referer", "http://a/b?token=geheim&c=d"];
-    const query = "?a=1&apiKey=geheim&api%4Bey=geheim&ACCESS_TOKEN=geheim&x=eyJgeheim&y=%65yJgeheim&flag&%zz=2";
+    const headers = ["Authorization", "Basic geheim", "Proxy-Authorization", "geheim", "Cookie", "a=geheim", "cookie", "b=geheim", "APIKEY", "geheim", "X-Shop-Key", "geheim", "X-Token", jwt, "Referer", "http://a/b?token=geheim&c=d"];
+    const query = "?a=1&X-Shop-Key=geheim&apiKey=geheim&api%4Bey=geheim&ACCESS_TOKEN=geheim&x=eyJgeheim&y=%65yJgeheim&flag&%zz=2";
     const entry = await entryOf(({ run }) =>
       run({ headers, query }, { ...plainReply, headers: ["Set-Cookie", "a=geheim", "Location", "/x?access_token=geheim#f"] }).exchange.call.close(),
     );
     expect(JSON.stringify(entry)).not.toMatch(/geheim|eyJhb/);
-    expect(entry.request["query"]).toBe("?a=1&apiKey=[redacted]&api%4Bey=[redacted]&ACCESS_TOKEN=[redacted]&x=[redacted]&y=[redacted]&flag&%zz=2");
+    expect(entry.request["query"]).toBe("?a=1&X-Shop-Key=[redacted]&apiKey=[redacted]&api%4Bey=[redacted]&ACCESS_TOKEN=[redacted]&x=[redacted]&y=[redacted]&flag&%zz=2");
     expect(entry.request["headers"]).toMatchObject({ authorization: "[redacted]", cookie: ["[redacted]", "[redacted]"], referer: "http://a/b?token=[redacted]&c=d" });
   });
 

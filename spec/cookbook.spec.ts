@@ -1,0 +1,130 @@
+/** The jobs of docs/cookbook.md that need more than a console: TLS, tokens, WebSockets, copies of requests, files of teams. The others: `document_examples.spec.ts`. */
+import { spawnSync } from "node:child_process";
+import { generateKeyPairSync, sign } from "node:crypto";
+import { once } from "node:events";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import http2 from "node:http2";
+import https from "node:https";
+import type { AddressInfo } from "node:net";
+import { join } from "node:path";
+import { describe, expect, it, onTestFinished } from "vitest";
+import type { ConfigInput } from "../lib/config/model.ts";
+import { createGateway } from "../lib/index.ts";
+import { backend, running } from "./support/gateway.ts";
+import { document } from "./support/documents.ts";
+import { h2Ask, h2Session } from "./support/h2_client.ts";
+import { emptyFolder, program } from "./support/process.ts";
+import { ask, connect, eventually } from "./support/raw_client.ts";
+
+const { text: cookbook } = document("docs/cookbook.md");
+
+/** The blocks of this kind in the section of a job. */
+function blocks(job: string, info: string): string[] {
+  const section = cookbook.split(/^## /m).find((each) => each.startsWith(`${job}\n`));
+  if (section === undefined) throw new Error(`docs/cookbook.md has no job "${job}"`);
+  return [...section.matchAll(new RegExp(`^\`\`\`${info}\n([^]*?)^\`\`\`$`, "gm"))].map(([, block]) => block!);
+}
+
+/** The configuration of a job, with other ports. */
+function configOf(job: string, ports: Readonly<Record<number, number>>): ConfigInput {
+  const [text = ""] = blocks(job, "json");
+  const moved = text.replace(/("port": |127\.0\.0\.1:)(\d+)/g, (whole, before: string, port: string) => (Number(port) in ports ? `${before}${ports[Number(port)]}` : whole));
+  return JSON.parse(moved) as ConfigInput;
+}
+
+describe("the cookbook", () => {
+  it("has twelve jobs, each with a configuration", () => {
+    const jobs = [...cookbook.matchAll(/^## (.+)$/gm)].map(([, job]) => job!);
+    expect(jobs).toHaveLength(12);
+    expect(jobs.filter((job) => blocks(job, "json").length === 0)).toEqual([]);
+  });
+
+  it("its HTTPS answers with the certificate that its command makes, and its plain port redirects to it", { timeout: 60_000 }, async () => {
+    const upstream = await backend();
+    const folder = emptyFolder();
+    const job = "HTTPS, with a redirect from HTTP";
+    const [make, start] = blocks(job, "sh")[0]!.split("\n") as [string, string];
+    expect(spawnSync("sh", ["-c", make], { cwd: folder }).status).toBe(0);
+    writeFileSync(join(folder, "gw.json"), JSON.stringify(configOf(job, { 3000: upstream.port })));
+    const ports = ["--http-port", "0", "--https-port", "0", "--listen-host", "127.0.0.1"];
+    const said = await program([...start.split(" ").slice(2), ...ports], { cwd: folder, environment: { LOG_FORMAT: "text" } }).says(/^ {2}reload.*$/m, "stderr");
+    const portOf = (scheme: string) => Number(new RegExp(`^ {2}${scheme} +${scheme}://127\\.0\\.0\\.1:(\\d+)`, "m").exec(said)![1]);
+    const redirected = await ask(portOf("http"), { path: "/items?page=2", headers: { Host: "localhost:8008" } });
+    expect([redirected.status, redirected.headers.location]).toEqual([308, "https://localhost:8443/items?page=2"]);
+    const asked = https.get({ host: "127.0.0.1", servername: "localhost", port: portOf("https"), path: "/items?page=2", ca: readFileSync(join(folder, "server.crt")), agent: false });
+    const [response] = (await once(asked, "response")) as [import("node:http").IncomingMessage];
+    expect([response.resume().statusCode, upstream.seen[0]!.url]).toEqual([200, "/items?page=2"]);
+  });
+
+  it("its tokens are accepted from the provider alone, for this API alone, and the subject reaches the upstream", async () => {
+    const [own, other] = [generateKeyPairSync("rsa", { modulusLength: 2048 }), generateKeyPairSync("rsa", { modulusLength: 2048 })];
+    const keys = await backend((_request, response) => void response.end(JSON.stringify({ keys: [{ ...own.publicKey.export({ format: "jwk" }), kid: "1", use: "sig", alg: "RS256" }] })));
+    const upstream = await backend();
+    const { port } = await running(configOf("Tokens of an identity provider", { 3000: upstream.port, 9000: keys.port }));
+    const exp = Math.floor(Date.now() / 1000) + 300;
+    const token = (claims: object, { privateKey } = own) => {
+      const text = [{ alg: "RS256", kid: "1" }, { iss: "https://login.example.com/", aud: "orders", sub: "ada", exp, ...claims }].map((part) => Buffer.from(JSON.stringify(part)).toString("base64url")).join(".");
+      return `${text}.${sign("sha256", Buffer.from(text), privateKey).toString("base64url")}`;
+    };
+    const status = async (given: string | null) => (await ask(port, { path: "/orders/7", headers: given === null ? {} : { Authorization: `Bearer ${given}` } })).status;
+    expect(await status(token({}))).toBe(200);
+    const { headers } = upstream.seen[0]!;
+    expect(headers[headers.indexOf("X-User") + 1]).toBe("ada");
+    for (const bad of [null, token({ iss: "https://evil.example/" }), token({ aud: "shop" }), token({ exp: 1 }), token({}, other)]) expect(await status(bad)).toBe(401);
+  });
+
+  it("its mirror sends a tenth of the requests to the new version", async () => {
+    const [upstream, next] = [await backend(), await backend()];
+    const { port } = await running(configOf("Mirror requests to a new version", { 3000: upstream.port, 3001: next.port }));
+    for (let i = 0; i < 20; i++) expect((await ask(port, { path: `/shop/items/${i}` })).status).toBe(200);
+    await eventually(() => next.seen.length === 2, "two copies");
+    expect(next.seen[0]).toMatchObject({ method: "GET", url: expect.stringMatching(/^\/next\/items\/\d+$/) as string });
+    expect(next.seen[0]!.headers.join(": ")).toContain("X-Mirrored: 1");
+  });
+
+  it("its WebSockets pass", async () => {
+    const upstream = await backend();
+    upstream.server.on("upgrade", (_request, socket) => void socket.end("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\nhello"));
+    const { port } = await running(configOf("WebSockets", { 3000: upstream.port }));
+    const client = await connect(port);
+    client.send("GET /chat/room HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n");
+    await client.closed();
+    expect(client.text()).toMatch(/^HTTP\/1\.1 101 [^]*\r\n\r\nhello$/);
+  });
+
+  it("its gRPC has its trailers", async () => {
+    const server = http2.createServer().on("stream", (stream, headers) => {
+      stream.on("wantTrailers", () => stream.sendTrailers({ "grpc-status": "0" }));
+      stream.respond({ ":status": 200, "content-type": "application/grpc", "x-path": headers[":path"]! }, { waitForTrailers: true });
+      stream.resume().end("reply");
+    });
+    server.listen(0, "127.0.0.1");
+    await once(server, "listening");
+    onTestFinished(() => void server.close());
+    const { port } = await running(configOf("gRPC", { 50051: (server.address() as AddressInfo).port }));
+    const call = { method: "POST", path: "/helloworld.Greeter/SayHello", headers: { "content-type": "application/grpc", te: "trailers" }, body: "request" };
+    expect(await h2Ask(h2Session(port), call)).toMatchObject({ status: 200, headers: { "x-path": "/helloworld.Greeter/SayHello" }, trailers: { "grpc-status": "0" } });
+  });
+
+  it("its files of teams are joined, checked and compared by its commands", { timeout: 60_000 }, async () => {
+    const job = "One gateway for many services, a file for each team";
+    const folder = emptyFolder();
+    mkdirSync(join(folder, "teams"));
+    const [orders = ""] = blocks(job, "json");
+    writeFileSync(join(folder, "gw.json"), JSON.stringify({ services: [] }));
+    writeFileSync(join(folder, "teams/orders.json"), orders);
+    writeFileSync(join(folder, "teams/shop.json"), orders.replaceAll("orders", "shop").replace('"tests"', '"not_tests"').replace(/,\s*"not_tests"[^]*\]\s*\}\s*$/, "}"));
+    const lines = blocks(job, "sh")[0]!.trim().split("\n");
+    const outputs: string[] = [];
+    for (const line of lines) {
+      if (!line.startsWith("npx edge-gateway ")) expect(spawnSync("sh", ["-c", line], { cwd: folder, encoding: "utf8" })).toMatchObject({ status: 0, stderr: "" });
+      else outputs.push((await program(line.split(" ").slice(2), { cwd: folder }).ended).stdout);
+    }
+    expect(outputs[0]).toContain("next.json is valid (2 services, 2 routes");
+    expect(outputs[1]).toMatch(/1 test passed|1 passed/);
+    expect(outputs[2]).toContain("routes added:\n  orders / /{rest*}\n  shop / /{rest*}\n");
+    const gateway = createGateway({ config: JSON.parse(readFileSync(join(folder, "gw.json"), "utf8")) as ConfigInput });
+    expect(gateway.counts).toMatchObject({ services: 2 });
+    await gateway.close(0);
+  });
+});
