@@ -63,7 +63,8 @@ export type { Client, ClientAnswer, ClientFailure, ClientRequestOptions, ClientT
 export type { Handler, Middleware } from "./http/handler.ts";
 export { discard, problem, problemReply, type ProblemOptions, type Reply } from "./http/reply.ts";
 export { readBody, readReply } from "./http/whole_body.ts";
-export { headerValue, headerValues, hasHeader, withHeader, withAddedHeader, withoutHeader, type HeaderList } from "./http/headers.ts";
+export { headerValue, headerValues, hasHeader, withHeader, withoutHeader, type HeaderList } from "./http/headers.ts";
+export { withAddedHeader } from "./plugins/kit.ts";
 export { ERRORS, Fault, type ErrorCode } from "./base/errors.ts";
 export { createLog, type Log, type LogOptions } from "./base/log.ts";
 export { systemClock, type Clock, type Timer } from "./base/clock.ts";

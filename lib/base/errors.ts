@@ -1,5 +1,5 @@
 /**
- * The table of all errors that a client can get: code, status, title, and whose fault it is.
+ * The table of all errors that a client can get: code, status, title, whose fault it is, and whether a retry can help.
  */
 
 export interface ErrorKind {
@@ -9,10 +9,12 @@ export interface ErrorKind {
   readonly title: string;
   /** The party that must act: the sender of the request, the upstream, or the gateway itself. */
   readonly side: "client" | "upstream" | "gateway";
+  /** Whether the same request, sent again later, may succeed. */
+  readonly retryable: boolean;
 }
 
-const by = (side: ErrorKind["side"]) => (status: number, title: string): ErrorKind => ({ status, title, side });
-const [client, upstream, gateway] = [by("client"), by("upstream"), by("gateway")];
+const by = (side: ErrorKind["side"], retries: boolean) => (status: number, title: string, retryable = retries): ErrorKind => ({ status, title, side, retryable });
+const [client, upstream, gateway] = [by("client", false), by("upstream", true), by("gateway", true)];
 
 export const ERRORS = Object.freeze({
   bad_request: client(400, "The request is malformed"),
@@ -32,15 +34,15 @@ export const ERRORS = Object.freeze({
   bot_detected: client(403, "Automated clients are not allowed"),
   route_not_found: client(404, "No route matches the request"),
   method_not_allowed: client(405, "The route does not accept this method"),
-  request_timeout: client(408, "The request took too long to arrive"),
+  request_timeout: client(408, "The request took too long to arrive", true),
   body_too_large: client(413, "The request body is too large"),
   uri_too_long: client(414, "The request target is too long"),
   expectation_failed: client(417, "The expectation cannot be met"),
   misdirected: client(421, "The request reached a server that does not serve this host"),
   configuration_refused: client(422, "The configuration is not valid"),
-  rate_limited: client(429, "Too many requests"),
+  rate_limited: client(429, "Too many requests", true),
   headers_too_large: client(431, "The request header fields are too large"),
-  internal: gateway(500, "The gateway failed to handle the request"),
+  internal: gateway(500, "The gateway failed to handle the request", false),
   upstream_connect_failed: upstream(502, "The upstream could not be reached"),
   upstream_reset: upstream(502, "The upstream closed the connection"),
   upstream_invalid: upstream(502, "The upstream sent an invalid response"),

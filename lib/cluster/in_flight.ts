@@ -1,6 +1,5 @@
 /**
- * Finds what ends workers. Each worker notes in memory that it shares with the main thread which requests it is answering, and the main thread
- * compares what was in flight whenever a worker ended.
+ * Finds what ends workers: each notes in shared memory which requests it is answering, and the main thread compares what was in flight as they ended.
  */
 import type { Watch, WatchedRoute } from "../gateway/bundle.ts";
 import type { Call, Exchange } from "../http/exchange.ts";

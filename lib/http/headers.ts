@@ -67,11 +67,6 @@ export function withHeader(list: HeaderList, name: string, value: string): Heade
   return result;
 }
 
-/** A copy with one more header line at the end; earlier ones of the same name stay. */
-export function withAddedHeader(list: HeaderList, name: string, value: string): HeaderList {
-  return [...list, name, value];
-}
-
 /** Whether a comma-separated value holds this token, ignoring case and parameters: `hasToken("gzip;q=1, Close", "close")`. */
 export function hasToken(value: string | undefined, lowerToken: string): boolean {
   if (value === undefined || value.length < lowerToken.length) return false;

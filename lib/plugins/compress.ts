@@ -8,7 +8,7 @@
 import { array, integer, object, string, withDefault } from "../config/schema.ts";
 import { acceptedCodings } from "../http/content_coding.ts";
 import type { Exchange } from "../http/exchange.ts";
-import { hasHeader, hasToken, headerValue, headerValues, nameSet, tokens, withAddedHeader, withHeader, withoutHeaders, type HeaderList } from "../http/headers.ts";
+import { hasHeader, hasToken, headerValue, headerValues, nameSet, tokens, withHeader, withoutHeaders, type HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
 import { CODINGS, compressBuffer, compressStream, MAX_SYNC_BYTES, type Coding } from "./compressed_body.ts";
 import { definePlugin } from "./plugin.ts";
@@ -74,7 +74,7 @@ function forbids(headers: HeaderList): boolean {
 
 function withVary(headers: HeaderList): HeaderList {
   const names = tokens(headers, "vary");
-  return names.includes("*") || names.includes("accept-encoding") ? headers : withAddedHeader(headers, "Vary", "Accept-Encoding");
+  return names.includes("*") || names.includes("accept-encoding") ? headers : [...headers, "Vary", "Accept-Encoding"];
 }
 
 /** Null if the reply is not encoded. */

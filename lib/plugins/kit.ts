@@ -2,7 +2,7 @@
  * The functions for plugin authors as one value: a plugin module gets it as an argument, so that it need not import the package.
  */
 import * as schema from "../config/schema.ts";
-import { hasHeader, headerValue, headerValues, withAddedHeader, withHeader, withoutHeader } from "../http/headers.ts";
+import { hasHeader, headerValue, headerValues, withHeader, withoutHeader, type HeaderList } from "../http/headers.ts";
 import { discard, problem, problemReply } from "../http/reply.ts";
 import { readBody, readReply } from "../http/whole_body.ts";
 import { definePlugin, type AnyPlugin } from "./plugin.ts";
@@ -23,6 +23,11 @@ export const kit = Object.freeze({
   readBody,
   readReply,
 });
+
+/** A copy with one more header line at the end; earlier ones of the same name stay. */
+export function withAddedHeader(list: HeaderList, name: string, value: string): HeaderList {
+  return [...list, name, value];
+}
 
 export type PluginKit = typeof kit;
 

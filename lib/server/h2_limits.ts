@@ -18,10 +18,7 @@ export const MAX_STREAMS = 128;
 /** Megabytes for one connection, its streams' buffers included: MAX_STREAMS full windows of 64 KiB, and some for heads. */
 export const MAX_SESSION_MEGABYTES = 10;
 
-/**
- * Consecutive streams refused beyond MAX_STREAMS. From Node 22 on a stream keeps its place until the whole read is processed: a client that
- * cancels all requests and sends as many new ones in one write is refused some, but keeps its connection.
- */
+/** Consecutive streams refused beyond MAX_STREAMS: from Node 22 on one that is cancelled keeps its place until the whole read is processed. */
 export const MAX_REJECTED_STREAMS = 512;
 
 /** Empty or invalid frames in the life of one connection. */
@@ -33,17 +30,11 @@ export interface Rate {
   readonly perSecond: number;
 }
 
-/**
- * How far a head may exceed `max_header_bytes` and `max_headers` before its stream is reset without a reply; up to there it is read, and
- * answered with 431.
- */
+/** How far a head may exceed `max_header_bytes` and `max_headers` and is answered with 431; beyond that its stream is reset without a reply. */
 export const SURPLUS_HEAD_BYTES = 64 * 1024;
 export const SURPLUS_LINES = 256;
 
-/**
- * Requests that the client resets before they are answered (CVE-2023-44487, "rapid reset"). A browser that leaves a page, or moves a map,
- * resets all its streams at once, several times in a row; an attack does so thousands of times a second.
- */
+/** Requests that the client resets before they are answered (CVE-2023-44487). A browser that moves a map resets all its streams several times in a row. */
 export const RESETS: Rate = { burst: 512, perSecond: 64 };
 
 /** Clients send SETTINGS once, and again when a user changes something. */
@@ -52,16 +43,12 @@ export const SETTINGS: Rate = { burst: 32, perSecond: 1 };
 /** gRPC clients ping once a round trip while they measure the bandwidth: hundreds a second on a near network. */
 export const PINGS: Rate = { burst: 2_000, perSecond: 1_000 };
 
-/**
- * Requests of one connection, in its life, that node refuses without reporting them: it never frees their places among MAX_STREAMS (probed
- * with Node 20). Then the client is asked to open a new connection, and nghttp2 ignores further requests.
- */
+/** Requests of one connection that node refuses without reporting them, and never frees their places (Node 20); then it is drained. */
 export const MAX_UNREPORTED = 64;
 
 /**
- * After a connection error nghttp2 sends its GOAWAY, stops reading and writing, and node reports nothing: open streams would stay for ever.
- * If data to send remains unsent, the second check ends the connection. Otherwise a connection that is silent for SILENCE_MS is sent a
- * PING, and ended ANSWER_MS later if nothing arrives.
+ * After a connection error nghttp2 stops reading and writing, and node reports nothing: open streams would stay for ever. Unsent data shows it
+ * at the second check; else a connection that is silent for SILENCE_MS is sent a PING, and ended ANSWER_MS later.
  */
 export const SILENCE_MS = 60_000;
 export const ANSWER_MS = 60_000;

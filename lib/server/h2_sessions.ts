@@ -18,10 +18,7 @@ const { NGHTTP2_ENHANCE_YOUR_CALM, NGHTTP2_FLAG_END_STREAM, NGHTTP2_NO_ERROR } =
 export interface H2SessionsOptions extends Pick<Http1Options, "clock" | "log" | "deadlines" | "receiving"> {
   /** Milliseconds that a connection without streams is kept; before its first one it is `limits.headersTimeoutMs`, if that is less. */
   readonly keepAliveMs: number;
-  /**
-   * Gets each request: `block` is its header list with the pseudo-headers first. Must call `onReset` when the client has reset the request
-   * before it was answered.
-   */
+  /** Gets each request: `block` is its header list, pseudo-headers first. Calls `onReset` when the client resets it before it was answered. */
   readonly onStream: (stream: ServerHttp2Stream, block: readonly string[], endOfStream: boolean, onReset: () => void) => void;
 }
 
@@ -215,10 +212,7 @@ class Session {
     if (this.#unreported >= h2.MAX_UNREPORTED) this.drain();
   }
 
-  /**
-   * Node reports a head only when it is complete. One that is incomplete, or was refused, shows by its stream id; a client that answers a
-   * PING is not in the middle of a head.
-   */
+  /** A head that is incomplete, or was refused, shows only by its stream id; a client that answers a PING is not in the middle of a head. */
   #checkHead(now: number): void {
     const session = this.#session;
     if (session.destroyed) return;

@@ -20,9 +20,8 @@ import { receive } from "./node_request.ts";
 
 const CONNECTIONS_CHECK_MS = 1_000;
 /**
- * From Node 25 on, the connection of an upgrade with a body is hidden until node has parsed the body, so the request cannot be put back
- * (`putBack`). Node asks first, and serves a refused upgrade as an ordinary request; but it loses the bytes read after its body,
- * so such a request must be the last one of its connection.
+ * From Node 25 on, an upgrade with a body cannot be put back (`putBack`): its connection is hidden until node has parsed the body. Node asks
+ * first, and serves a refused upgrade as an ordinary request, but loses the bytes behind it: it must be the last one of its connection.
  */
 const HIDES_UPGRADED = Number.parseInt(process.versions.node, 10) >= 25;
 

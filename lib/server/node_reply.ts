@@ -109,10 +109,7 @@ function sendReady(to: NodeRequest, whole: Buffer | null, options: RespondOption
   }
 }
 
-/**
- * Whether bytes that are written may be reused once the write has finished. A host's own server may have replaced node's `end`, or serve
- * connections that are no sockets of node's, and may keep the bytes that it gets.
- */
+/** Whether bytes may be reused once they are written: a host's own server may have replaced node's `end` or sockets, and keep what it gets. */
 function givesMemoryBack(response: ServerResponse): boolean {
   return response.end === END && response.socket instanceof Socket;
 }

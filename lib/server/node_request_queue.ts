@@ -8,10 +8,7 @@ import { entry } from "../base/event_loop.ts";
 /** Requests of one connection that wait before its socket is left unread. */
 const MAX_WAITING = 64;
 
-/**
- * Requests of one connection that wait before it is reset. Node parses everything that one read has brought, 64 KiB or some 3,600 of the
- * shortest requests, before a pause takes effect; a socket that brings more than that does not pause.
- */
+/** Requests of one connection that wait before it is reset. One read brings 64 KiB or 3,600 of the shortest, which node parses before it pauses. */
 const MAX_PARSED = 4_096;
 
 interface Waiting {
@@ -52,10 +49,7 @@ export class RequestQueue {
   }
 }
 
-/**
- * Leaves the socket unread. Node's HTTP parser resumes it at the end of each message, so that `resume` does nothing here; one such call
- * may be waiting for the end of this tick already, and would undo a pause before it.
- */
+/** Leaves the socket unread. Node's parser resumes it at the end of each message, perhaps at the end of this tick: `resume` does nothing meanwhile. */
 function pause(socket: Duplex, waiting: Waiting): void {
   waiting.resume = socket.resume;
   socket.resume = () => socket;

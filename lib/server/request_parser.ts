@@ -25,7 +25,7 @@ export interface RequestSink extends BodySink {
 
 /** Joins the unparsed bytes with the bytes that follow. */
 export class Pieces {
-  /** Our own buffer with the bytes, and room behind them; null while the bytes are in the buffer of the last read. */
+  /** The bytes, and room behind them; null while they are in the buffer of the last read. */
   #memory: Buffer | null = null;
 
   /** Memory doubles as it fills: a head in single bytes would otherwise be copied for each of them. */
@@ -43,7 +43,7 @@ export class Pieces {
     return memory.subarray(start, start + length);
   }
 
-  /** Everything has been used. */
+  /** All bytes have been used. */
   forget(): void {
     this.#memory = null;
   }
@@ -74,10 +74,7 @@ export class RequestParser {
     return this.#body.trailers;
   }
 
-  /**
-   * Reads one request and returns how many bytes it used: up to the end of the request, of `chunk`, or up to a part that is incomplete and
-   * has to be passed again together with what follows. Returns -1 after a fault. Never holds on to `chunk`.
-   */
+  /** Reads one request and returns how many bytes it used, -1 after a fault. The others have to be passed again, together with what follows. */
   read(chunk: Buffer, limits: Limits, underscores?: Underscores): number {
     if (this.#state === "over") {
       this.#state = "head";
@@ -118,10 +115,7 @@ export class RequestParser {
     return this.#readBytes(chunk, at, limits, underscores);
   }
 
-  /**
-   * Reads a head byte by byte from where it was last checked. The first byte that no valid head can have is the fault, so it does not
-   * depend on the pieces in which a head arrives.
-   */
+  /** Byte by byte from where it was last checked: the first byte that no valid head can have is the fault, whatever pieces the head arrives in. */
   #readBytes(chunk: Buffer, at: number, limits: Limits, underscores: Underscores): number {
     const most = limits.maxHeaderBytes + HEAD_END_BYTES;
     const end = Math.min(chunk.length, at + most);

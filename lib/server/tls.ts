@@ -1,10 +1,9 @@
 /**
  * TLS servers whose certificates can be replaced while they listen, and depend on the host name that the client asks for (SNI).
  *
- * All servers encrypt their session tickets with one key, so a session resumes at any of them, also under a renewed certificate. The key is
- * replaced every hour and overwritten, so that a stolen key does not decrypt older traffic (RFC 5077 §5.5); a ticket under an older key
- * leads to a full handshake. A ticket contains the verdict on the client's certificate, so it is not valid under another CA, or where a
- * certificate is required now and was not before.
+ * All encrypt their session tickets with one key, so a session resumes at any of them. It is replaced and overwritten every hour: a stolen key
+ * does not decrypt older traffic (RFC 5077 §5.5). A ticket has the verdict on the client's certificate, so it is void under another CA, or
+ * where a certificate was not required before.
  */
 import { constants, createHash, randomBytes } from "node:crypto";
 import type { Server, Socket } from "node:net";

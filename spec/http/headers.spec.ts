@@ -1,7 +1,8 @@
 import { describe, expect, it } from "vitest";
 import {
-  endToEnd, hasHeader, hasToken, headerValue, headerValues, isHopByHop, NameMap, nameSet, tokens, trimmed, withAddedHeader, withHeader, withoutHeader, type HeaderList, withoutNamed,
+  endToEnd, hasHeader, hasToken, headerValue, headerValues, isHopByHop, NameMap, nameSet, tokens, trimmed, withHeader, withoutHeader, type HeaderList, withoutNamed,
 } from "../../lib/http/headers.ts";
+import { withAddedHeader } from "../../lib/plugins/kit.ts";
 import { random, type Random } from "../support/random.ts";
 
 type Pair = readonly [name: string, value: string];
