@@ -223,9 +223,8 @@ export class UpstreamSet {
       circuitBreaker: this.#breaker?.report ?? null,
       upstreams: this.peers.map((peer) => {
         const { id, host, port, weight, group, inFlight } = peer;
-        const report = peer.health.report;
-        const state = weight === 0 ? "draining" : report.state;
-        return { id, host, port, weight, group, ...report, state, usable: usable.includes(peer), inFlight };
+        const { state, since, until, reason } = peer.health.report;
+        return { id, host, port, weight, group, state: weight === 0 ? "draining" : state, usable: usable.includes(peer), since, until, reason, inFlight };
       }),
     };
   }
