@@ -16,6 +16,7 @@ import type { DryRuns } from "../proof/dry_runs.ts";
 import type { Explanation, Question, RunningPlugin } from "../proof/explain.ts";
 import type { InjectRequest, InjectResponse } from "../proof/made_request.ts";
 import type { Reporting } from "../report/reporting.ts";
+import { upstreamSetReport } from "../upstream/upstream_report.ts";
 import type { Mounted } from "./mounted.ts";
 
 export class Gateway extends GatewayCore {
@@ -65,7 +66,7 @@ export class Gateway extends GatewayCore {
 
   /** The state of every upstream and every circuit breaker. */
   get health(): GatewayHealth {
-    return { services: this.#joined.runtime.upstreamSets.map(({ report }) => report) };
+    return { services: this.#joined.runtime.upstreamSets.map(upstreamSetReport) };
   }
 
   /** Requests, errors and times of the last minute for every route and upstream, and of the last 15 minutes in all. */

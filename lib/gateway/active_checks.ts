@@ -3,7 +3,7 @@
  */
 import type { Clock } from "../base/clock.ts";
 import type { Dial } from "../base/egress.ts";
-import { startHealthCheck, type HealthCheck, type CheckSettings } from "../upstream/health_checks.ts";
+import { startHealthCheck, type CheckSettings } from "../upstream/health_checks.ts";
 import type { Peer } from "../upstream/upstream_set.ts";
 
 export interface Checks {
@@ -14,7 +14,7 @@ export interface Checks {
 
 export class ActiveChecks {
   readonly #clock: Clock;
-  readonly #running = new Map<Peer, { readonly settings: string; readonly check: HealthCheck }>();
+  readonly #running = new Map<Peer, { readonly settings: string; readonly stop: () => void }>();
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -23,18 +23,18 @@ export class ActiveChecks {
   /** Ends all others. Those that are unchanged go on: their results so far, and when the next is due, stay. */
   adopt(all: readonly Checks[]): void {
     const wanted = new Map(all.flatMap((checks) => Array.from(checks.dials.keys(), (peer) => [peer, checks] as const)));
-    for (const [peer, { check, settings }] of this.#running) {
+    for (const [peer, { stop, settings }] of this.#running) {
       const now = wanted.get(peer);
       if (now !== undefined && JSON.stringify(now.settings) === settings) wanted.delete(peer);
       else {
-        check.stop();
+        stop();
         this.#running.delete(peer);
       }
     }
     for (const [peer, { settings, dials }] of wanted) {
       const target = { ...peer.pool.options, dial: dials.get(peer)!, authority: peer.authority };
-      const check = startHealthCheck({ target, settings, clock: this.#clock, random: Math.random, report: (failure) => peer.health.checked?.(failure) });
-      this.#running.set(peer, { settings: JSON.stringify(settings), check });
+      const stop = startHealthCheck({ target, settings, clock: this.#clock, random: Math.random, report: (failure) => peer.health.checked?.(failure) });
+      this.#running.set(peer, { settings: JSON.stringify(settings), stop });
     }
   }
 }

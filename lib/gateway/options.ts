@@ -9,7 +9,7 @@ import type { Metrics } from "../observe/metrics_plan.ts";
 import type { OtlpExporter } from "../observe/otlp.ts";
 import type { Listener } from "../server/listener.ts";
 import type { TlsFiles } from "../server/tls.ts";
-import type { UpstreamSetReport } from "../upstream/upstream_set.ts";
+import type { UpstreamSetReport } from "../upstream/upstream_report.ts";
 import type { ConfigurationOptions } from "./config_reader.ts";
 import type { Configuration } from "./configuration.ts";
 import type { Listening, Reporting, WorkerReports } from "./parts.ts";

@@ -7,21 +7,20 @@ import type { Clock } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { SharedCount } from "../base/shared_counts.ts";
-import type { Threads } from "../base/threads.ts";
 import { countBytes } from "../http/body.ts";
 import { Exchange, stopPluginTime, type Call } from "../http/exchange.ts";
 import { headersAskedFor, headerValue, headerValues, withHeader, type HeaderList } from "../http/headers.ts";
 import { faultReply, problem, type Reply } from "../http/reply.ts";
 import type { AccessLog } from "../observe/access_log.ts";
-import type { Metrics } from "../observe/metrics_plan.ts";
-import type { Tracer } from "../observe/trace.ts";
 import type { Link } from "../plugins/chain.ts";
 import { readTarget, type Target } from "../route/path.ts";
 import type { Found } from "../route/table.ts";
 import { isHost } from "../server/framing.ts";
 import type { Inbound, ReceiveOptions } from "../server/receive.ts";
 import { mostOfClient } from "../upstream/connection_pool.ts";
+import type { CompileTools } from "./plugin_instances.ts";
 import type { RecentRequests } from "./recent_requests.ts";
+import type { Runtime } from "./runtime.ts";
 import type { RouteTarget, Snapshot } from "./snapshot.ts";
 
 export interface ServeTools {
@@ -33,16 +32,12 @@ export interface ServeTools {
   readonly withoutSessions?: ((headers: HeaderList) => HeaderList) | undefined;
 }
 
-interface RequestsTools extends ServeTools {
+interface RequestsTools extends ServeTools, Pick<CompileTools, "metrics" | "tracer"> {
   readonly configuration: { readonly snapshot: Snapshot };
-  readonly runtime: { readonly threads: Threads; readonly inFlight: SharedCount | null };
+  readonly runtime: Pick<Runtime, "threads" | "inFlight">;
   /** Called once, before the first request. */
   readonly activate: () => void;
   readonly accessLog: AccessLog;
-  /** Null: nobody can ask for them. */
-  readonly metrics: Metrics | null;
-  /** Null: requests are not traced. */
-  readonly tracer: Tracer | null;
 }
 
 /** The requests that a gateway is answering: admits, counts, logs and traces them. */

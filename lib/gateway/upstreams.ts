@@ -5,7 +5,7 @@ import type { Egress } from "../base/egress.ts";
 import type { Service } from "../config/model.ts";
 import type { Handler } from "../http/handler.ts";
 import { attempts, type AttemptsMeter, type AttemptsOptions } from "../upstream/attempts.ts";
-import { smoothRotation, type Balancer, type Balancing } from "../upstream/balance.ts";
+import { smoothRotation, type Balancer } from "../upstream/balance.ts";
 import type { HealthSettings } from "../upstream/health.ts";
 import { isSecure } from "../upstream/connection_pool.ts";
 import type { SplitOptions } from "../upstream/split.ts";
@@ -51,6 +51,9 @@ export function compileUpstreams(service: Service, meter: AttemptsMeter | null, 
   const handler = breaker === null ? tries : parts.part("breaker").guarded(tries, breaker.breaker);
   return sticky === null ? handler : sticky.handler(handler);
 }
+
+/** The settings of a service that concern the choice. */
+export type Balancing = Pick<Service, "loadBalancingStrategy"> & Partial<Pick<Service, "hashOn" | "hashBalanceFactor">>;
 
 /** `random` gives numbers from 0 to below 1. */
 export function balancerOf(balancing: Balancing, parts: Pick<Parts, "part">, random = Math.random): Balancer {

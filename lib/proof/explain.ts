@@ -11,7 +11,8 @@ import type { Reply } from "../http/reply.ts";
 import { runningOrder } from "../plugins/plugin.ts";
 import { readTarget } from "../route/path.ts";
 import type { SplitDestination } from "../upstream/split.ts";
-import type { Peer, UpstreamSet, UpstreamSetReport, UpstreamReport } from "../upstream/upstream_set.ts";
+import { upstreamSetReport, type UpstreamSetReport, type UpstreamReport } from "../upstream/upstream_report.ts";
+import { usableOf, type Peer, type UpstreamSet } from "../upstream/upstream_set.ts";
 import type { Configuration } from "../gateway/configuration.ts";
 import type { DisplayedConfig, DisplayedPlugin, DisplayedService } from "../gateway/displayed_config.ts";
 import { checkRequest, injected } from "./made_request.ts";
@@ -101,7 +102,7 @@ export async function explain(question: Question, displayed: Json, source: Expla
   }
   const { service, route } = place;
   const upstreams = upstreamSets.find((each) => each.service === service.name);
-  const unserved = upstreams === undefined ? [] : whyUnserved(upstreams.report);
+  const unserved = upstreams === undefined ? [] : whyUnserved(upstreamSetReport(upstreams));
   // Another server may give an identity or headers.
   const isComplete = forwarded !== null && !steps.some(({ now }) => now.action === "asks");
   const plan = snapshot.inUse.upstreamSets.get(service.name);
@@ -164,8 +165,8 @@ function whyUpstream(service: DisplayedService, [first, ...others]: readonly Spl
 }
 
 /** Without a split, all upstreams that can be used share the requests. */
-function undivided({ peers, report: { upstreams } }: UpstreamSet): readonly SplitDestination[] {
-  return [{ peers: peers.filter((_, i) => upstreams[i]!.usable), share: 1 }];
+function undivided({ peers }: UpstreamSet): readonly SplitDestination[] {
+  return [{ peers: usableOf(peers), share: 1 }];
 }
 
 /** The enabled plugins of a route in the order in which they run; null: there is no such route. */
@@ -196,7 +197,7 @@ function running({ service, route }: Place, { global }: DisplayedConfig, kinds: 
 const LEVELS = ["global", "service", "route"] as const;
 
 function withShares(upstreamSet: UpstreamSet, destinations: readonly SplitDestination[]): Explanation["upstreams"] {
-  const { upstreams, circuitBreaker } = upstreamSet.report;
+  const { upstreams, circuitBreaker } = upstreamSetReport(upstreamSet);
   const shares = new Map<Peer, number>();
   for (const { peers, share } of circuitBreaker?.state === "open" ? [] : destinations) {
     const sum = peers.reduce((all, { weightNow }) => all + weightNow, 0);

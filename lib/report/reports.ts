@@ -8,6 +8,7 @@ import type { DisplayedConfig } from "../gateway/displayed_config.ts";
 import type { HttpsFacts } from "./https_facts.ts";
 import type { GatewayParts } from "../gateway/options.ts";
 import type { GatewayStatus, State } from "../gateway/status.ts";
+import { upstreamSetReport } from "../upstream/upstream_report.ts";
 import { warningsOf } from "./warnings.ts";
 
 /** The parts of a gateway that statistics and metrics are made of. */
@@ -47,7 +48,7 @@ export function statusOf(source: GatewayParts): GatewayStatus {
   const listeners = isListening ? { https: https !== null, asksForCertificates: https?.asksForCertificates === true } : null;
   const shown = snapshot.shown as unknown as DisplayedConfig;
   const { configWarnings } = configuration;
-  return { ...status, warnings: warningsOf({ ...status, upstreamSets: runtime.upstreamSets.map(({ report }) => report), shown, listeners, configWarnings, wall: clock.wall() }) };
+  return { ...status, warnings: warningsOf({ ...status, upstreamSets: runtime.upstreamSets.map(upstreamSetReport), shown, listeners, configWarnings, wall: clock.wall() }) };
 }
 
 /** The state of the counters that gateways share; null: there are none. */

@@ -2,7 +2,7 @@
  * Writes the warnings about a gateway at one moment, and lists them before those about its configuration, except injected faults, which come
  * first. They change only when their cause does, so that two lists can be compared.
  */
-import type { UpstreamSetReport } from "../upstream/upstream_set.ts";
+import type { UpstreamSetReport } from "../upstream/upstream_report.ts";
 import type { DisplayedConfig, DisplayedPlugin } from "../gateway/displayed_config.ts";
 import { describePlace } from "../gateway/plugin_error.ts";
 import type { ConfigWarning, GatewayStatus, ShownCertificate, Warning } from "../gateway/status.ts";

@@ -23,15 +23,6 @@ export interface Balancer {
 
 export type Strategy = (typeof STRATEGIES)[number];
 
-/** The settings of a service that concern the choice. */
-export interface Balancing {
-  readonly loadBalancingStrategy: Strategy;
-  /** For `hash`: see `hashKey`. Default: the client's address. */
-  readonly hashOn?: string;
-  /** For `hash` and `ip_hash`: most load of an upstream in percent of the mean; 0, the default: no bound. */
-  readonly hashBalanceFactor?: number;
-}
-
 /** Each in turn, as often as its weight says, and spread out: with 5:1:1, a a b a c a a. With equal weights, in their configured order. */
 export const smoothRotation: Balancer = { pick: (candidates) => rotate(candidates, Infinity) };
 

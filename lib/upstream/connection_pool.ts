@@ -42,7 +42,8 @@ export abstract class ConnectionPool<Lease> {
   readonly held = new Map<string, number>();
   /** By client, whose turn comes first: clients with less than their share take turns, and each client's requests are first come, first served. */
   readonly #waiters = new Map<string, Set<Waiter<Lease>>>();
-  protected limit: number;
+  /** Most connections at one time. */
+  maxConnections: number;
   #clientShare = 1;
   /** Most leases of one client. */
   #mostOfClient = Infinity;
@@ -55,18 +56,13 @@ export abstract class ConnectionPool<Lease> {
     this.options = options;
     this.clock = clock;
     this.deadlines = new DeadlineTimer(clock);
-    this.limit = maxConnections;
+    this.maxConnections = maxConnections;
     this.#connectTls = tls === undefined ? null : tls.connector(options, protocol === "h2" ? ["h2"] : undefined);
-  }
-
-  /** Most connections at one time. */
-  get maxConnections(): number {
-    return this.limit;
   }
 
   /** Also with a reload. `clientShare`: of the places, what the requests of one client have at one time, at least one place; 1: all. */
   limitTo(maxConnections: number, clientShare: number): void {
-    this.limit = maxConnections;
+    this.maxConnections = maxConnections;
     this.#clientShare = clientShare;
     this.limitClients();
   }
@@ -79,7 +75,7 @@ export abstract class ConnectionPool<Lease> {
 
   /** Most leases at one time. */
   protected get places(): number {
-    return this.limit;
+    return this.maxConnections;
   }
 
   /** All connections, unused ones included. */
@@ -122,9 +118,9 @@ export abstract class ConnectionPool<Lease> {
         if (this.#leave(client, waiter)) reject(fault);
       };
       const timer = this.clock.after(ms, () => {
-        const { limit, leased } = this;
+        const { maxConnections, leased } = this;
         const own = this.#hasShare(client) ? `, ${this.held.get(client)} of this client, which are its share` : "";
-        refuse(new Fault("upstream_saturated", `no connection became free within ${ms} ms (max_connections ${limit}, ${leased} requests in progress${own})`));
+        refuse(new Fault("upstream_saturated", `no connection became free within ${ms} ms (max_connections ${maxConnections}, ${leased} requests in progress${own})`));
       });
       const waiter: Waiter<Lease> = { grant: resolve, refuse, timer };
       const own = this.#waiters.get(client);

@@ -49,13 +49,11 @@ export interface HealthCheckOptions {
   readonly report: (failure: string | null) => void;
 }
 
-export interface HealthCheck {
-  /** Stops the checks and aborts the current one. Nothing is reported afterwards. */
-  stop(): void;
-}
-
-/** Throws when the client certificate and its key do not fit. */
-export function startHealthCheck({ target, settings, clock, random, report }: HealthCheckOptions): HealthCheck {
+/**
+ * Returns a function that stops the checks and aborts the current one; nothing is reported afterwards. Throws when the client certificate and its
+ * key do not fit.
+ */
+export function startHealthCheck({ target, settings, clock, random, report }: HealthCheckOptions): () => void {
   const { intervalMs, timeoutMs } = settings;
   const open = opener(target);
   const ask = target.protocol === "h2" || target.protocol === "h2c" ? askHttp2 : askHttp1;
@@ -95,12 +93,10 @@ export function startHealthCheck({ target, settings, clock, random, report }: He
 
   // Upstreams are not all checked at the same moment.
   timer = clock.after(random() * Math.min(intervalMs, FIRST_WITHIN_MS), check);
-  return {
-    // `report` may call it too: the timer of the next check is set by then.
-    stop() {
-      timer.cancel();
-      cancel();
-    },
+  // `report` may call it too: the timer of the next check is set by then.
+  return () => {
+    timer.cancel();
+    cancel();
   };
 }
 

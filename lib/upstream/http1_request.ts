@@ -81,26 +81,22 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
 
   connected(): void {
     if (this.phase !== "connecting") return;
-    const { exchange, options, to } = this.attempt;
+    const { options, to } = this.attempt;
+    const { method, body } = this.attempt.exchange;
     const connection = this.#connection;
-    connection.beginResponse(exchange.method, this, options.parser);
+    connection.beginResponse(method, this, options.parser);
     this.phase = "sending";
-    if (exchange.method !== "GET" || exchange.body !== null) this.#guardWrites();
-    this.#isWritten = exchange.body === null || this.#takeWhole(exchange.body);
+    // Without a body, a request that can be repeated need not know how much of it was sent.
+    if (body !== null || !isIdempotent(method)) connection.guardWrites();
+    if (body !== null) {
+      this.watch(0);
+      connection.setSilence(options.idleMs);
+    }
+    this.#isWritten = body === null || this.#takeWhole(body);
     // A new connection sends at once: bytes that arrive before that may be its refusal.
     if (connection.isReused) to.pool.writeBatch.add(connection.send);
     else this.send();
-    if (exchange.body === null) this.awaitResponse();
-  }
-
-  #guardWrites(): void {
-    const { exchange, options } = this.attempt;
-    // Without a body, a request that can be repeated need not know how much of it was sent.
-    if (exchange.body === null && isIdempotent(exchange.method)) return;
-    this.#connection.guardWrites();
-    if (exchange.body === null) return;
-    this.watch(0);
-    this.#connection.setSilence(options.idleMs);
+    if (body === null) this.awaitResponse();
   }
 
   received(chunk: Buffer): void {

@@ -42,7 +42,9 @@ export class Pool extends ConnectionPool<true> {
    * error when connecting cannot start.
    */
   connection(use: "exchange" | "upgrade" = "exchange"): Connection {
-    const address = this.options.name === undefined ? undefined : this.#nextAddress();
+    const { addresses } = this;
+    // Undefined without a name, and before the first look-up.
+    const address = addresses.length === 0 ? undefined : addresses[this.#turn++ % addresses.length];
     if (use === "upgrade") return this.#open(address, false);
     const idle = this.#idle;
     for (let i = idle.length - 1; i >= 0; i--) {
@@ -77,13 +79,7 @@ export class Pool extends ConnectionPool<true> {
   }
 
   protected override take(): true | null {
-    return this.leased >= this.limit || this.state === "destroyed" ? null : true;
-  }
-
-  /** Undefined before the first look-up. */
-  #nextAddress(): Address | undefined {
-    const { addresses } = this;
-    return addresses[this.#turn++ % addresses.length];
+    return this.leased >= this.maxConnections || this.state === "destroyed" ? null : true;
   }
 
   protected override readdress(addresses: readonly Address[]): void {

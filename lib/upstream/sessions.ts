@@ -40,7 +40,7 @@ export class Sessions extends ConnectionPool<Session> {
   }
 
   protected override get places(): number {
-    return this.limit * this.#usualStreams;
+    return this.maxConnections * this.#usualStreams;
   }
 
   /** Whether a session without streams is kept for later requests. */
@@ -79,7 +79,7 @@ export class Sessions extends ConnectionPool<Session> {
       if (isHere) return session.lease();
       other ??= session;
     }
-    const mayConnect = this.#sessions.size < this.limit;
+    const mayConnect = this.#sessions.size < this.maxConnections;
     if (other !== null && (isUsed || !mayConnect)) return other.lease();
     if (!mayConnect) return null;
     const address = isUsed ? this.#leastUsed(addresses) : next;

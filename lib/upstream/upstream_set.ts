@@ -8,9 +8,9 @@ import type { Threads } from "../base/threads.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { Reply } from "../http/reply.ts";
 import type { Balancer, Candidate } from "./balance.ts";
-import type { Breaker, BreakerOptions, BreakerReport, BreakerSettings, BreakerState } from "./breaker.ts";
+import type { Breaker, BreakerOptions, BreakerReport, BreakerSettings } from "./breaker.ts";
 import { isUpstreams } from "./faults.ts";
-import type { HealthOptions, HealthReport, HealthSettings, UpstreamHealth } from "./health.ts";
+import type { HealthOptions, HealthSettings, UpstreamHealth } from "./health.ts";
 import { forwardHttp1 } from "./http1_request.ts";
 import { Pool } from "./pool.ts";
 import type { RetryBudget } from "./replay.ts";
@@ -100,25 +100,6 @@ export interface Member {
   readonly memory?: ArrayBufferLike | null;
 }
 
-export interface UpstreamReport extends Omit<HealthReport, "state"> {
-  readonly id: string;
-  readonly host: string;
-  readonly port: number;
-  readonly weight: number;
-  readonly group: string | null;
-  /** "draining": its weight is 0. */
-  readonly state: HealthReport["state"] | "draining";
-  /** Whether it gets requests now. */
-  readonly usable: boolean;
-  readonly inFlight: number;
-}
-
-export interface UpstreamSetReport {
-  readonly name: string;
-  readonly circuitBreaker: BreakerReport | null;
-  readonly upstreams: readonly UpstreamReport[];
-}
-
 export interface Picker {
   /** The upstream for this exchange, none of those in `tried`; null if there is none. */
   pick(exchange: Exchange, tried: readonly Peer[]): Peer | null;
@@ -151,8 +132,8 @@ export class UpstreamSet {
   }
 
   /** The state of its circuit breaker; null without one. */
-  get circuit(): BreakerState | null {
-    return this.#breaker?.report.state ?? null;
+  get circuit(): BreakerReport | null {
+    return this.#breaker?.report ?? null;
   }
 
   /**
@@ -213,19 +194,6 @@ export class UpstreamSet {
         const left = tried.length === 0 ? usable : usable.filter((peer) => !tried.includes(peer));
         return left.length === 1 ? left[0]! : balancer.pick(left, exchange);
       },
-    };
-  }
-
-  get report(): UpstreamSetReport {
-    const usable = usableOf(this.peers);
-    return {
-      name: this.service,
-      circuitBreaker: this.#breaker?.report ?? null,
-      upstreams: this.peers.map((peer) => {
-        const { id, host, port, weight, group, inFlight } = peer;
-        const { state, since, until, reason } = peer.health.report;
-        return { id, host, port, weight, group, state: weight === 0 ? "draining" : state, usable: usable.includes(peer), since, until, reason, inFlight };
-      }),
     };
   }
 

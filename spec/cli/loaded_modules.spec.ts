@@ -42,7 +42,7 @@ const PARTS = {
   sticky: /^lib\/(?:upstream|config)\/sticky$/,
   trustedProxies: /^lib\/(?:server\/trusted_proxies|base\/cidr|config\/address_range)$/,
   tls: /^lib\/config\/tls_fields$/,
-  certificates: /^lib\/(?:gateway\/(?:host_certificates|misdirected)|server\/certificates)$/,
+  certificates: /^lib\/(?:gateway\/host_certificates|server\/certificates)$/,
   tests: /^lib\/config\/(?:read_)?tests$/,
   counters: /^lib\/store\/(?!redis|resp|shared_)/,
   sharedCallers: /^lib\/store\/shared_callers$/,

@@ -10,6 +10,7 @@ import { UpstreamTls } from "../../lib/upstream/tls.ts";
 import { manualClock } from "../support/clock.ts";
 import { backend, oneService, running } from "../support/gateway.ts";
 import { ask, eventually } from "../support/raw_client.ts";
+import { upstreamSetReport } from "../../lib/upstream/upstream_report.ts";
 import { threadsOf } from "../support/threads.ts";
 
 const parts = withAllParts();
@@ -273,7 +274,7 @@ describe("the runtime of a program with workers", () => {
     const main = activate(start(-1));
     expect(lookups).toEqual(["checked.example"]);
     clock.advance(1000);
-    await eventually(() => main.upstreamSets[0]!.report.upstreams[0]!.state === "healthy", "a check has passed");
+    await eventually(() => upstreamSetReport(main.upstreamSets[0]!).upstreams[0]!.state === "healthy", "a check has passed");
     expect(checked).toEqual(["/healthz"]);
   });
 
@@ -297,8 +298,8 @@ describe("the runtime of a program with workers", () => {
       { service: "s", upstream: "gone", count: 3, reason: "broken" },
       { service: "gone", upstream: "9", count: 3, reason: "broken" },
     ], find);
-    expect(upstreamSet.report.upstreams.map(({ state }) => state)).toEqual(["unknown", "unknown"]);
+    expect(upstreamSetReport(upstreamSet).upstreams.map(({ state }) => state)).toEqual(["unknown", "unknown"]);
     addFailures([{ service: "s", upstream: "9", count: 1, reason: "the last" }], find);
-    expect(upstreamSet.report.upstreams.map(({ state, reason }) => [state, reason])).toEqual([["ejected", "the last"], ["unknown", null]]);
+    expect(upstreamSetReport(upstreamSet).upstreams.map(({ state, reason }) => [state, reason])).toEqual([["ejected", "the last"], ["unknown", null]]);
   });
 });

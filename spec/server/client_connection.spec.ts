@@ -83,6 +83,23 @@ it.runIf(codec === "wire")("refuses a head that arrives byte by byte with 408 on
   expect(codeIn(await talk.closed())).toBe("request_timeout");
 });
 
+it.runIf(codec === "wire")("does not charge an upload for the time in which its body is not read", async () => {
+  const bodies: Readable[] = [];
+  const { clock, port } = await serving(({ body }) => void bodies.push(body!), { minBodyBytesPerS: 1_000, requestTimeoutMs: 0 });
+  const talk = await client(port);
+  const pass = (seconds: number) => {
+    for (let i = 0; i < seconds; i++) clock.advance(1_000);
+  };
+  talk.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\n12345");
+  await eventually(() => bodies.length === 1, "the request");
+  pass(3_600);
+  bodies[0]!.resume();
+  pass(10);
+  expect(bodies[0]!.destroyed).toBe(false);
+  pass(1);
+  expect(codeIn(await talk.closed())).toBe("request_timeout");
+});
+
 it.runIf(codec === "wire")("counts request_timeout_ms from the first byte of the head", async () => {
   const { clock, port, sockets } = await serving(() => undefined, { requestTimeoutMs: 20_000 });
   const talk = await client(port);

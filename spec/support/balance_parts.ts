@@ -1,7 +1,7 @@
 /** All strategies, as the program loads them. */
-import { balancerOf as made } from "../../lib/gateway/upstreams.ts";
+import { balancerOf as made, type Balancing } from "../../lib/gateway/upstreams.ts";
 import { withAllParts } from "../../lib/parts/all_parts.ts";
-import type { Balancer, Balancing } from "../../lib/upstream/balance.ts";
+import type { Balancer } from "../../lib/upstream/balance.ts";
 
 const parts = withAllParts();
 

@@ -33,13 +33,13 @@ function check(port: number, { target = {}, settings = {}, random = () => 0 }: P
     random,
     report: (failure) => reports.push(failure),
   });
-  onTestFinished(() => running.stop());
+  onTestFinished(() => running());
   clock.advance(0);
   const reported = async (count: number) => {
     await eventually(() => reports.length >= count, `report ${count}`);
     return reports;
   };
-  return { clock, reports, reported, stop: () => running.stop() };
+  return { clock, reports, reported, stop: () => running() };
 }
 
 /** A server that is gone when the test ends, with the number of its open connections. */
@@ -214,7 +214,7 @@ describe.each(PROTOCOLS)("health checks over %s", (protocol) => {
       random: () => 0,
       report() {
         heard++;
-        running.stop();
+        running();
       },
     });
     clock.advance(0);
@@ -364,7 +364,7 @@ describe("the schedule of checks", () => {
       },
       report: () => reports++,
     });
-    onTestFinished(() => running.stop());
+    onTestFinished(() => running());
     while (moments.length < count) {
       clock.advance(1);
       if (moments.length > reports) {

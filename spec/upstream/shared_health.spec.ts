@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 import { silentLog } from "../../lib/base/log.ts";
 import type { Health, HealthSettings } from "../../lib/upstream/health.ts";
 import { FailureReports, healthIn, HEALTH_BYTES, type UpstreamFailures } from "../../lib/upstream/shared_health.ts";
+import { upstreamSetReport } from "../../lib/upstream/upstream_report.ts";
 import { UpstreamSet } from "../../lib/upstream/upstream_set.ts";
 import { balancerOf } from "../support/balance_parts.ts";
 import { manualClock } from "../support/clock.ts";
@@ -116,7 +117,7 @@ describe("the health of upstreams with workers", () => {
     checked("a", "status 500");
     const late = start();
     expect(late.picks()).toBe("bbbb");
-    expect(late.upstreamSet.report.upstreams.map(({ state, usable }) => [state, usable])).toEqual([["unhealthy", false], ["unknown", true]]);
-    expect(main.upstreamSet.report.upstreams.map(({ state, reason }) => [state, reason])).toEqual([["unhealthy", "status 500"], ["unknown", null]]);
+    expect(upstreamSetReport(late.upstreamSet).upstreams.map(({ state, usable }) => [state, usable])).toEqual([["unhealthy", false], ["unknown", true]]);
+    expect(upstreamSetReport(main.upstreamSet).upstreams.map(({ state, reason }) => [state, reason])).toEqual([["unhealthy", "status 500"], ["unknown", null]]);
   });
 });

@@ -4,6 +4,7 @@ import { silentLog } from "../../lib/base/log.ts";
 import { Breaker, type BreakerOptions } from "../../lib/upstream/breaker.ts";
 import { Health, type HealthSettings } from "../../lib/upstream/health.ts";
 import { UpstreamTls } from "../../lib/upstream/tls.ts";
+import { upstreamSetReport } from "../../lib/upstream/upstream_report.ts";
 import { UpstreamSet, type Member, type Peer } from "../../lib/upstream/upstream_set.ts";
 import { balancerOf } from "../support/balance_parts.ts";
 import { manualClock } from "../support/clock.ts";
@@ -130,9 +131,9 @@ describe("a reload", () => {
     expect(fleet.peer("a", madeUpPool({ port: 81 })).health.usable).toBe(true);
     expect(fleet.peer("b", madeUpPool({ host: "127.0.0.2" })).health).not.toBe(peers[1]!.health);
     fleet.adopt([{ peer: next, weight: 1, health: HEALTH }, { peer: peers[1]!, weight: 1, health: HEALTH }], null);
-    expect(fleet.report.upstreams).toMatchObject([{ id: "a", state: "ejected", usable: false }, { id: "b", usable: true }]);
+    expect(upstreamSetReport(fleet).upstreams).toMatchObject([{ id: "a", state: "ejected", usable: false }, { id: "b", usable: true }]);
     clock.advance(100);
-    expect(fleet.report.upstreams[0]).toMatchObject({ state: "unknown", usable: true });
+    expect(upstreamSetReport(fleet).upstreams[0]).toMatchObject({ state: "unknown", usable: true });
     next.health.failed("broken");
     adopt("b");
     expect(clock.pending).toBe(0);
@@ -144,7 +145,7 @@ describe("a reload", () => {
     const put = (health: HealthSettings | null) => fleet.adopt([a, b].map((peer) => ({ peer, weight: 1, health })), null);
     const states = () => {
       a.health.failed("broken");
-      return fleet.report.upstreams.map(({ state }) => state);
+      return upstreamSetReport(fleet).upstreams.map(({ state }) => state);
     };
     put(null);
     expect(states()).toEqual(["unknown", "unknown"]);
@@ -173,9 +174,9 @@ describe("a reload", () => {
     fleet.adopt([], { breaker, settings: BREAKER });
     breaker.settle(breaker.admit(), "failed");
     expect(fleet.breaker(made)).toBe(breaker);
-    expect(fleet.report.circuitBreaker).toMatchObject({ state: "open" });
+    expect(upstreamSetReport(fleet).circuitBreaker).toMatchObject({ state: "open" });
     fleet.adopt([], null);
-    expect(fleet.report.circuitBreaker).toBeNull();
+    expect(upstreamSetReport(fleet).circuitBreaker).toBeNull();
     expect(fleet.breaker(made)).not.toBe(breaker);
   });
 });
@@ -184,7 +185,7 @@ it("reports the state of each upstream, and whether it gets requests", () => {
   const { fleet, peers } = bench("a b c:0");
   peers[0]!.health.failed("connect ECONNREFUSED");
   const at = { host: "127.0.0.1", port: 80, group: null, inFlight: 0 };
-  expect(fleet.report).toEqual({
+  expect(upstreamSetReport(fleet)).toEqual({
     name: "s",
     circuitBreaker: null,
     upstreams: [

@@ -1,0 +1,35 @@
+/**
+ * What is shown of the upstreams of a service.
+ */
+import type { BreakerReport } from "./breaker.ts";
+import type { HealthReport } from "./health.ts";
+import { usableOf, type UpstreamSet } from "./upstream_set.ts";
+
+export interface UpstreamReport extends Omit<HealthReport, "state"> {
+  readonly id: string;
+  readonly host: string;
+  readonly port: number;
+  readonly weight: number;
+  readonly group: string | null;
+  /** "draining": its weight is 0. */
+  readonly state: HealthReport["state"] | "draining";
+  /** Whether it gets requests now. */
+  readonly usable: boolean;
+  readonly inFlight: number;
+}
+
+export interface UpstreamSetReport {
+  readonly name: string;
+  readonly circuitBreaker: BreakerReport | null;
+  readonly upstreams: readonly UpstreamReport[];
+}
+
+export function upstreamSetReport({ service, circuit, peers }: UpstreamSet): UpstreamSetReport {
+  const usable = usableOf(peers);
+  const upstreams = peers.map((peer): UpstreamReport => {
+    const { id, host, port, weight, group, inFlight } = peer;
+    const { state, since, until, reason } = peer.health.report;
+    return { id, host, port, weight, group, state: weight === 0 ? "draining" : state, usable: usable.includes(peer), since, until, reason, inFlight };
+  });
+  return { name: service, circuitBreaker: circuit, upstreams };
+}
