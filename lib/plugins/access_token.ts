@@ -128,6 +128,7 @@ export function tokenRefusals<Why extends string>(
   return ({ call }, why) => {
     const [code, detail] = refusals[why];
     if (code === "token_missing") return problem(call, code, { detail, headers: ["WWW-Authenticate", challenge] });
+    if (code === "auth_unavailable") return problem(call, code, { detail, headers: ["Retry-After", "5"], why: `${plugin}: ${why}` });
     const error = code === "forbidden" ? `error="insufficient_scope", scope=${quotedString(scopes.join(" "))}` : 'error="invalid_token"';
     const headers = ["WWW-Authenticate", `${challenge}, ${error}, error_description=${quotedString(detail)}`];
     return problem(call, code, { detail, headers, why: `${plugin}: ${why}` });

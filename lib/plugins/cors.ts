@@ -56,91 +56,72 @@ export const cors = definePlugin({
   schema,
   takes: "preflights",
   create(config) {
-    const forRequest = requestHeaders(config);
-    const forPreflight = preflightHeaders(config);
+    const { allowOrigins, allowHeaders, exposeHeaders, allowPrivateNetwork, preflightContinue } = config;
+    // A refusal depends on the origin too: a cache must not give it to an allowed origin.
+    const vary = allowOrigins.includes("*") ? [] : ["Origin"];
+    const asked = [...(allowHeaders === undefined ? ["Access-Control-Request-Headers"] : []), ...(allowPrivateNetwork ? ["Access-Control-Request-Private-Network"] : [])];
+    const [varyOfRequests, varyOfPreflights] = [vary.join(", "), [...vary, ...asked].join(", ")];
+    const headersFor = originHeaders(config, exposeHeaders.length === 0 ? [] : ["Access-Control-Expose-Headers", exposeHeaders.join(", ")]);
+    const headersForPreflight = preflightHeaders(config);
     return (next) => (exchange) => {
       const isPreflight = isPreflightRequest(exchange);
-      const added = isPreflight ? forPreflight(exchange) : forRequest(exchange);
-      if (isPreflight && !config.preflightContinue) return { status: 204, headers: merged([], added), body: null };
+      const added = isPreflight ? headersForPreflight(exchange) : headersFor(exchange);
+      const dependsOn = isPreflight ? varyOfPreflights : varyOfRequests;
+      if (isPreflight && !preflightContinue) return { status: 204, headers: merged([], added, dependsOn), body: null };
       const reply = next(exchange);
-      return reply instanceof Promise ? reply.then((later) => withCors(later, added)) : withCors(reply, added);
+      return reply instanceof Promise ? reply.then((later) => withCors(later, added, dependsOn)) : withCors(reply, added, dependsOn);
     };
   },
 });
-
-/** The headers added to a reply. */
-interface CorsHeaders {
-  readonly headers: HeaderList;
-  /** The request headers that this depends on, as listed in Vary; "" if it depends on none. */
-  readonly vary: string;
-}
 
 function isPreflightRequest({ method, headers }: Exchange): boolean {
   return method === "OPTIONS" && headerValue(headers, "access-control-request-method") !== undefined && headerValue(headers, "origin") !== undefined;
 }
 
-/** The headers for an origin: none if it is not allowed, else the permission and `rest`. */
-function originHeaders(config: Config, rest: HeaderList): (origin: string | undefined) => CorsHeaders {
-  const always: CorsHeaders = { headers: ["Access-Control-Allow-Origin", "*", ...rest], vary: "" };
+/** The headers for the origin of a request: none if it is not allowed, else the permission and `rest`. */
+function originHeaders({ allowOrigins, allowCredentials }: Config, rest: HeaderList): (exchange: Exchange) => HeaderList {
+  const always = ["Access-Control-Allow-Origin", "*", ...rest];
   // Also without an Origin: a cache may give the reply to other clients, and the header is the same for all.
-  if (config.allowOrigins.includes("*")) return () => always;
-  const isAllowed = originTest(config.allowOrigins);
-  const tail = config.allowCredentials ? ["Access-Control-Allow-Credentials", "true", ...rest] : rest;
-  return (origin) => {
-    if (origin === undefined || !isAllowed(origin)) return NOT_ALLOWED;
-    return { headers: ["Access-Control-Allow-Origin", origin, ...tail], vary: "Origin" };
+  if (allowOrigins.includes("*")) return () => always;
+  const isAllowed = originTest(allowOrigins);
+  const tail = allowCredentials ? ["Access-Control-Allow-Credentials", "true", ...rest] : rest;
+  return ({ headers }) => {
+    const origin = headerValue(headers, "origin");
+    return origin === undefined || !isAllowed(origin) ? [] : ["Access-Control-Allow-Origin", origin, ...tail];
   };
 }
 
-/** A refusal depends on the origin too: a cache must not give it to an allowed origin. */
-const NOT_ALLOWED: CorsHeaders = { headers: [], vary: "Origin" };
-
-function requestHeaders(config: Config): (exchange: Exchange) => CorsHeaders {
-  const { exposeHeaders } = config;
-  const headersFor = originHeaders(config, exposeHeaders.length === 0 ? [] : ["Access-Control-Expose-Headers", exposeHeaders.join(", ")]);
-  return ({ headers }) => headersFor(headerValue(headers, "origin"));
-}
-
-function preflightHeaders(config: Config): (exchange: Exchange) => CorsHeaders {
+function preflightHeaders(config: Config): (exchange: Exchange) => HeaderList {
   const { allowMethods, allowHeaders, allowPrivateNetwork, maxAge } = config;
   const fixed = ["Access-Control-Allow-Methods", allowMethods.join(", ")];
   if (maxAge !== undefined) fixed.push("Access-Control-Max-Age", String(maxAge));
   if (allowHeaders !== undefined && allowHeaders.length > 0) fixed.push("Access-Control-Allow-Headers", allowHeaders.join(", "));
   const headersFor = originHeaders(config, fixed);
-  const asked: string[] = [];
-  if (allowHeaders === undefined) asked.push("Access-Control-Request-Headers");
-  if (allowPrivateNetwork) asked.push("Access-Control-Request-Private-Network");
-  const varyOf = (origin: string) => (origin === "" ? asked : [origin, ...asked]).join(", ");
-  const vary = { "": varyOf(""), Origin: varyOf("Origin") };
-  return ({ headers }) => {
-    const allowed = headersFor(headerValue(headers, "origin"));
-    const all = [...allowed.headers];
-    if (all.length > 0) {
-      const names = allowHeaders === undefined ? headerValue(headers, "access-control-request-headers") : undefined;
-      if (names !== undefined && NAMES.test(names)) all.push("Access-Control-Allow-Headers", names);
-      if (allowPrivateNetwork && headerValue(headers, "access-control-request-private-network") === "true") {
-        all.push("Access-Control-Allow-Private-Network", "true");
-      }
-    }
-    return { headers: all, vary: vary[allowed.vary as keyof typeof vary] };
+  return (exchange) => {
+    const all = [...headersFor(exchange)];
+    if (all.length === 0) return all;
+    const names = allowHeaders === undefined ? headerValue(exchange.headers, "access-control-request-headers") : undefined;
+    if (names !== undefined && NAMES.test(names)) all.push("Access-Control-Allow-Headers", names);
+    if (allowPrivateNetwork && headerValue(exchange.headers, "access-control-request-private-network") === "true") all.push("Access-Control-Allow-Private-Network", "true");
+    return all;
   };
 }
 
 /** Field names with commas between them. */
 const NAMES = new RegExp(`^[, ${TOKEN_CHARACTERS}]+$`);
 
-function withCors(reply: Reply, added: CorsHeaders): Reply {
-  return reply.status === 101 ? reply : { ...reply, headers: merged(reply.headers, added) };
+function withCors(reply: Reply, added: HeaderList, vary: string): Reply {
+  return reply.status === 101 ? reply : { ...reply, headers: merged(reply.headers, added, vary) };
 }
 
-/** Replaces the Access-Control headers of the upstream. */
-function merged(given: HeaderList, { headers, vary }: CorsHeaders): HeaderList {
+/** Replaces the Access-Control headers of the upstream. `vary`: the request headers that the reply depends on; "" if it depends on none. */
+function merged(given: HeaderList, added: HeaderList, vary: string): HeaderList {
   const list: string[] = [];
   for (let i = 0; i < given.length; i += 2) {
     const name = given[i]!;
     if (!isCorsHeader(name)) list.push(name, given[i + 1]!);
   }
-  list.push(...headers);
+  list.push(...added);
   const missing = vary === "" || headerValue(given, "vary") === undefined ? vary : missingIn(tokens(given, "vary"), vary);
   if (missing !== "") list.push("Vary", missing);
   return list;

@@ -10,7 +10,7 @@ import { anyOf, array, file, integer, object, oneOf, optional, string, withDefau
 import { INVALID, report, type Infer, type Schema } from "../config/schema.ts";
 import { CLIENT_TLS } from "../config/tls_fields.ts";
 import type { Call, Exchange } from "../http/exchange.ts";
-import { problem, type Reply } from "../http/reply.ts";
+import type { Reply } from "../http/reply.ts";
 import { admission, BYTES_PER_CHARACTER, checkClaimHeaders, CLAIM_FIELDS, claimsCheck, freezeClaims, listOf, MAX_TOKEN, TOKEN_REFUSALS, tokenRefusals } from "./access_token.ts";
 import type { Admitted } from "./access_token.ts";
 import { claimReader } from "./claims.ts";
@@ -114,7 +114,7 @@ export const jwt = definePlugin({
     const check = verifier(config, algorithms, tools);
     const readToken = tokenReader(typeof config.from === "string" ? [config.from] : config.from);
     const admit = admission(config);
-    const refuse = refusals(tools.gatewayName);
+    const refuse = tokenRefusals("jwt", tools.gatewayName, REFUSALS);
     const assumed = tools.verifiedClaims === null ? null : assumedVerdict(config, tools.verifiedClaims, tools.clock);
     return (next) => {
       const settle = (exchange: Exchange, verdict: Verdict): Reply | Promise<Reply> => {
@@ -127,7 +127,7 @@ export const jwt = definePlugin({
         if (token === null) return refuse(exchange, "ambiguous");
         const keys = source.current();
         const verdict = check(token, keys);
-        if (verdict !== "no keys" && verdict !== "unknown key") return settle(exchange, verdict);
+        if (verdict !== NO_KEYS && verdict !== "unknown key") return settle(exchange, verdict);
         const more = source.more(exchange.call);
         if (more === null) return settle(exchange, verdict);
         return more.then((later) => settle(exchange, later === keys ? verdict : check(token, later)));
@@ -189,7 +189,7 @@ function verifier(config: Config, algorithms: readonly Algorithm[], { clock, kee
     if (name === undefined) return "algorithm";
     if (!isAcceptedType(header.typ)) return "type";
     if (header.kid !== undefined && typeof header.kid !== "string") return "malformed";
-    if (keys === null) return "no keys";
+    if (keys === null) return NO_KEYS;
     const id = header.kid ?? null;
     const tried = candidates(keys, name, id);
     if (!tried.some(({ key }) => isSignedBy(key, name, signed, signature))) {
@@ -254,6 +254,8 @@ function examiner(config: Config): (claims: JwtClaims, now: number, keys: KeySet
   };
 }
 
+const NO_KEYS = "the issuer's keys could not be fetched";
+
 /** Error code and detail of each refusal. */
 const REFUSALS = {
   ...TOKEN_REFUSALS,
@@ -266,14 +268,5 @@ const REFUSALS = {
   incomplete: ["token_invalid", "The access token lacks a claim that is required here."],
   issuer: ["token_invalid", "The access token is not from the issuer that is trusted here."],
   audience: ["token_invalid", "The access token is not for here."],
-  "no keys": ["auth_unavailable", "The access token cannot be verified at the moment."],
+  [NO_KEYS]: ["auth_unavailable", "The access token cannot be verified at the moment."],
 } as const;
-
-function refusals(realm: string): (exchange: Exchange, why: keyof typeof REFUSALS) => Reply {
-  const refuse = tokenRefusals("jwt", realm, REFUSALS);
-  return (exchange, why) => {
-    if (why !== "no keys") return refuse(exchange, why);
-    const [code, detail] = REFUSALS[why];
-    return problem(exchange.call, code, { detail, headers: ["Retry-After", "5"], why: "jwt: the issuer's keys could not be fetched" });
-  };
-}

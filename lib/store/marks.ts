@@ -56,23 +56,19 @@ export function cellsOf(windows: readonly Window[]): number {
   return windows.reduce((sum, { limit }) => sum + 1 + Math.ceil((marksOf(limit) + MARKS_OF_CELL - 1) / MARKS_OF_CELL), 1);
 }
 
-/** Windows, and values derived from them. */
-export class Plan {
-  readonly windows: readonly Window[];
-  /** Their hashes. */
-  readonly names: readonly number[];
-  /** Admissions per mark, by window. */
-  readonly batches: readonly number[];
-  /** How long a caller is remembered, in seconds: the longest window. */
-  readonly life: number;
-  /** The most cells that a caller may take. */
-  readonly cells: number;
+export type Plan = ReturnType<typeof planOf>;
 
-  constructor(windows: readonly Window[]) {
-    this.windows = windows;
-    this.names = windows.map(({ name }) => hash("sha256", name, "buffer").readInt32LE());
-    this.batches = windows.map(({ limit }) => batchOf(limit));
-    this.life = Math.ceil(Math.max(...windows.map(({ ms }) => ms)) / 1000);
-    this.cells = cellsOf(windows);
-  }
+/** Windows, and values derived from them. */
+export function planOf(windows: readonly Window[]) {
+  return {
+    windows,
+    /** Their hashes. */
+    names: windows.map(({ name }) => hash("sha256", name, "buffer").readInt32LE()),
+    /** Admissions per mark, by window. */
+    batches: windows.map(({ limit }) => batchOf(limit)),
+    /** How long a caller is remembered, in seconds: the longest window. */
+    life: Math.ceil(Math.max(...windows.map(({ ms }) => ms)) / 1000),
+    /** The most cells that a caller may take. */
+    cells: cellsOf(windows),
+  };
 }

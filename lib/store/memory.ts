@@ -6,7 +6,7 @@ import { LONGEST_TIMER_MS, type Clock, type Timer } from "../base/clock.ts";
 import { Callers, FEWEST_BYTES } from "./callers.ts";
 import { BATCH, BEGIN, END, FIRST, LAST, LIFE, MARKS, NAME, NEXT, OVERFLOW, SHARED, SIZE, USED, WINDOWS } from "./cells.ts";
 import type { Decision, GiveMemory, Limiter, LimiterOptions } from "./counters.ts";
-import { MARKS_OF_CELL, Plan } from "./marks.ts";
+import { MARKS_OF_CELL, planOf, type Plan } from "./marks.ts";
 
 export type MemoryCounters = ReturnType<typeof memoryCounters>;
 
@@ -75,7 +75,7 @@ export class MemoryLimiter implements Limiter {
   constructor(clock: Clock, table: CallerTable, { windows, maxCallers }: LimiterOptions) {
     this.#clock = clock;
     this.#table = table;
-    this.#plan = new Plan(windows);
+    this.#plan = planOf(windows);
     this.#maxCallers = maxCallers;
     const zeros = () => windows.map(() => 0);
     this.#decision = { admitted: true, remaining: zeros(), resetMs: zeros(), retryMs: 0 };

@@ -13,7 +13,7 @@ import { Recorder, recordOf } from "./recorder.ts";
 import * as rules from "./rules.ts";
 import type { CacheRequest, Storable, Timing } from "./rules.ts";
 import { variantOf, type CacheStore, type Entry } from "./store.ts";
-import { audienceOf, keyOf, keyOfReference, keyShown, targetUri, type VaryBy } from "./target.ts";
+import { keyOf, keyOfReference, keyShown, targetUri, type VaryBy } from "./target.ts";
 
 export interface CacheSettings {
   readonly clock: Clock;
@@ -29,8 +29,6 @@ export interface CacheSettings {
 export interface CacheState {
   readonly store: CacheStore;
   readonly fetches: Fetches;
-  /** All states of the instance: a request of a former configuration, with a state that is replaced, outdates replies in all of them. */
-  readonly all: ReadonlySet<Pick<CacheState, "store" | "fetches">>;
 }
 
 /** A request that may be answered from the store, and the result of the look-up. */
@@ -60,15 +58,13 @@ export class Cache {
   readonly #next: Handler;
   readonly #store: CacheStore;
   readonly #fetches: Fetches;
-  readonly #all: CacheState["all"];
   readonly #settings: CacheSettings;
   readonly #clock: Clock;
 
-  constructor(next: Handler, { store, fetches, all }: CacheState, settings: CacheSettings) {
+  constructor(next: Handler, { store, fetches }: CacheState, settings: CacheSettings) {
     this.#next = next;
     this.#store = store;
     this.#fetches = fetches;
-    this.#all = all;
     this.#settings = settings;
     this.#clock = settings.clock;
   }
@@ -95,10 +91,9 @@ export class Cache {
   #lookUp(exchange: Exchange, request: CacheRequest): Reply | Promise<Reply> {
     const now = this.#clock.now();
     const key = keyOf(exchange, request.keyed, this.#settings.varyBy);
-    const audience = audienceOf(exchange);
     const changes = this.#store.changesOf(key);
-    const entry = this.#store.find(key, audience, exchange.headers);
-    const hasVariants = entry !== null || this.#store.varyOf(key, audience) !== null;
+    const entry = this.#store.find(key, exchange.headers);
+    const hasVariants = entry !== null || this.#store.varyOf(key) !== null;
     const verdict = entry !== null ? rules.judge(entry, request, now) : hasVariants ? "vary-miss" : "uri-miss";
     if (verdict === "use" || verdict === "use stale") return this.#answer(entry!, exchange, request, "hit");
     if (verdict === "use and renew") {
@@ -113,7 +108,7 @@ export class Cache {
     // The reply to a range may be a part, which other clients cannot use.
     const mayWait = !request.noCache && request.range === null && !this.#store.isUnshared(key, now);
     const name = this.#awaitedName(key, exchange);
-    const other = mayWait ? this.#fetches.awaited(name) : undefined;
+    const other = mayWait ? this.#fetches.get(name) : undefined;
     if (other?.options.changes === changes) return this.#waitFor(other, lookup);
     // With the client's own conditions, the reply may be a 304, which other clients cannot use.
     const isShared = mayWait && (!request.conditional || (entry !== null && rules.isValidatable(entry.headers)));
@@ -136,7 +131,7 @@ export class Cache {
     const outcome = await other.wait(exchange.call);
     // The client has disconnected, so do not ask the upstream.
     if (exchange.call.aborted) return problem(exchange.call, "upstream_reset");
-    const entry = this.#store.find(key, audienceOf(exchange), exchange.headers);
+    const entry = this.#store.find(key, exchange.headers);
     const now = this.#clock.now();
     const isShared = outcome === "stored" && entry !== null && rules.judge(entry, request, now) === "use";
     const isReplaced = outcome === "failed" && entry !== null && rules.replacesErrors(entry, request, now);
@@ -147,7 +142,7 @@ export class Cache {
   /** Validates a stale reply in the background, once at a time. */
   #renew(lookup: Lookup): void {
     const name = this.#awaitedName(lookup.key, lookup.exchange);
-    if (this.#store.closed || this.#fetches.awaited(name) !== undefined) return;
+    if (!this.#store.takes(lookup) || this.#fetches.get(name) !== undefined) return;
     const exchange = lookup.exchange.with({ method: "GET", headers: withoutHeaders(lookup.exchange.headers, rules.OF_THE_CLIENT) });
     // A failure is logged where it happens; the next request retries.
     this.#fetch({ ...lookup, exchange }, name, true).then(discard, () => {});
@@ -193,7 +188,7 @@ export class Cache {
     }
     const renewed = entryOf(lookup, kept, timing, entry, entry.body);
     // An entry that was stored in the meantime is newer than the validated entry.
-    const stored = !fetch.isOutdated && this.#store.holds(entry) && this.#store.put(renewed, exchange.headers);
+    const stored = this.#store.holds(entry) && this.#store.put(renewed, exchange.headers);
     this.#settle(fetch, stored && isShareable(kept));
     return this.#answer(renewed, exchange, request, stored ? `${status}; stored` : status);
   }
@@ -214,7 +209,7 @@ export class Cache {
     const length = headerValue(headers, "content-length");
     const expected = length === undefined ? null : Number(length);
     const authorised = request.authorised || isPersonal(fetch.call);
-    const mayStore = !isOwnError && !fetch.isOutdated && rules.fits(reply, expected, this.#settings.maxObjectBytes);
+    const mayStore = !isOwnError && this.#store.takes(lookup) && rules.fits(reply, expected, this.#settings.maxObjectBytes);
     const kept = mayStore ? rules.storable(status, headers, authorised, timing, this.#impliedFor(request)) : null;
     if (kept === null) {
       if (status >= 500) fetch.end("failed");
@@ -246,7 +241,7 @@ export class Cache {
         patience.cancel();
         if (record === "broken") return fetch.end("failed");
         if (record !== "too much") this.#hold(record, exchange);
-        this.#settle(fetch, record !== "too much" && !fetch.isOutdated && put(record));
+        this.#settle(fetch, record !== "too much" && put(record));
       },
       readerLeft: () => {
         fetch.leave(exchange.call);
@@ -282,13 +277,7 @@ export class Cache {
   #invalidate(exchange: Exchange, { status, headers }: Reply): void {
     if (status < 200 || status > 399) return;
     const references = ["location", "content-location"].map((name) => keyOfReference(exchange, headerValue(headers, name)));
-    for (const target of [targetUri(exchange), ...references]) {
-      if (target === null) continue;
-      for (const { store, fetches } of this.#all) {
-        store.change(target);
-        fetches.outdate(target);
-      }
-    }
+    for (const target of [targetUri(exchange), ...references]) if (target !== null) this.#store.change(target);
   }
 
   #notStored(exchange: Exchange): Reply {
@@ -341,8 +330,7 @@ export class Cache {
 
   /** Requests that will probably get the same reply, by the Vary of the last reply, share one key. */
   #awaitedName(key: string, exchange: Exchange): string {
-    const audience = audienceOf(exchange);
-    return `${key}\n${audience}\n${variantOf(this.#store.varyOf(key, audience) ?? [], exchange.headers)}`;
+    return `${key}\n${variantOf(this.#store.varyOf(key) ?? [], exchange.headers)}`;
   }
 
   /** See `storable`. */
@@ -379,7 +367,7 @@ function isShareable({ terms }: Storable): boolean {
 type Head = Pick<Reply, "status"> & { readonly reason?: string | undefined };
 
 function entryOf({ exchange, key, changes }: Lookup, kept: Storable, { cameAt }: Timing, { status, reason }: Head, body: Buffer | null): Entry {
-  return { ...kept, key, audience: audienceOf(exchange), variant: variantOf(kept.vary, exchange.headers), status, reason, body, cameAt, changes };
+  return { ...kept, key, variant: variantOf(kept.vary, exchange.headers), status, reason, body, cameAt, changes };
 }
 
 /** Whether any auth plugin, earlier or later, has identified the caller. */

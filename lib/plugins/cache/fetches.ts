@@ -2,7 +2,6 @@
  * Requests to upstreams that fill the cache: each has its own call, so that one client may disconnect while other clients wait for the reply.
  */
 import { Call } from "../../http/exchange.ts";
-import { targetOf } from "./store.ts";
 
 /** The outcome for waiting clients: the reply is in the store; it cannot be shared; the upstream failed. */
 export type Outcome = "stored" | "unshared" | "failed";
@@ -20,69 +19,23 @@ export interface FetchOptions {
   readonly changes: number;
 }
 
-export class Fetches {
-  readonly #awaited = new Map<string, Fetch>();
-  readonly #byTarget = new Map<string, Set<Fetch>>();
-
-  awaited(name: string): Fetch | undefined {
-    return this.#awaited.get(name);
-  }
-
-  add(fetch: Fetch): void {
-    const { key, awaitedAs } = fetch.options;
-    if (awaitedAs !== null) this.#awaited.set(awaitedAs, fetch);
-    const target = targetOf(key);
-    const others = this.#byTarget.get(target);
-    if (others === undefined) this.#byTarget.set(target, new Set([fetch]));
-    else others.add(fetch);
-  }
-
-  /** No request may start to wait for it. */
-  hide(fetch: Fetch): void {
-    const { awaitedAs } = fetch.options;
-    if (awaitedAs !== null && this.#awaited.get(awaitedAs) === fetch) this.#awaited.delete(awaitedAs);
-  }
-
-  remove(fetch: Fetch): void {
-    this.hide(fetch);
-    const target = targetOf(fetch.options.key);
-    const others = this.#byTarget.get(target);
-    if (others?.delete(fetch) === true && others.size === 0) this.#byTarget.delete(target);
-  }
-
-  /** A reply in flight may be older than a change to its target: only requests that arrived before may use it. */
-  outdate(target: string): void {
-    for (const fetch of this.#byTarget.get(target) ?? []) {
-      fetch.isOutdated = true;
-      this.hide(fetch);
-    }
-  }
-
-  /** Stops storing replies; fetches without waiting clients end. */
-  close(): void {
-    for (const [target, fetches] of [...this.#byTarget]) {
-      this.outdate(target);
-      for (const fetch of [...fetches]) if (fetch.options.isBackground && !fetch.isShared) fetch.call.abort();
-    }
-  }
-}
+/** The fetches that requests may wait for, by `awaitedAs`. */
+export type Fetches = Map<string, Fetch>;
 
 export class Fetch {
   readonly options: FetchOptions;
   /** Replaces the client's call for the upstream; aborted when no client waits any more. */
   readonly call: Call;
-  /** Its reply must not be stored. */
-  isOutdated = false;
-  readonly #list: Fetches;
+  readonly #awaited: Fetches;
   /** The waiting clients; null for the client that started it, which does not wait for the outcome. */
   readonly #clients = new Map<Call, ((outcome: Outcome) => void) | null>();
 
-  constructor(options: FetchOptions, list: Fetches) {
-    const { client, startedAt, isBackground } = options;
+  constructor(options: FetchOptions, awaited: Fetches) {
+    const { client, awaitedAs, startedAt, isBackground } = options;
     const { id, remoteAddress, trustedRemote, certificate } = client;
     const inform: Call["inform"] = (status, headers) => void (isBackground || client.inform(status, headers));
     this.options = options;
-    this.#list = list;
+    this.#awaited = awaited;
     this.call = new Call({ id, remoteAddress, trustedRemote, certificate, startedAt, inform });
     const { notes } = this.call;
     notes.span = client.notes.span;
@@ -90,7 +43,7 @@ export class Fetch {
     notes.plugin = client.notes.plugin;
     notes.pluginFrom = client.notes.pluginFrom;
     client.notes.plugin = null;
-    list.add(this);
+    if (awaitedAs !== null) awaited.set(awaitedAs, this);
     if (!isBackground) this.#join(client, null);
   }
 
@@ -123,13 +76,18 @@ export class Fetch {
     this.#clients.get(client)?.("unshared");
     if (!this.#clients.delete(client) || this.isWanted) return;
     // No request may start to wait for a fetch that is about to end.
-    this.#list.hide(this);
+    this.#hide();
     this.call.abort();
+  }
+
+  /** The cache is closed: a fetch that no client waits for ends. */
+  close(): void {
+    if (this.options.isBackground && !this.isShared) this.call.abort();
   }
 
   /** Answers the waiting clients and accepts no further ones. */
   announce(outcome: Outcome): void {
-    this.#list.hide(this);
+    this.#hide();
     for (const [client, resolve] of this.#clients) {
       if (resolve === null) continue;
       this.#clients.delete(client);
@@ -141,11 +99,16 @@ export class Fetch {
   /** The fetch is finished for the store. */
   end(outcome: Outcome): void {
     this.announce(outcome);
-    this.#list.remove(this);
     const { client, isBackground } = this.options;
     // Later plugins wait for the end of the call: until the client has its reply, too.
     if (isBackground) this.call.close();
     else client.onEnd(() => this.call.close());
+  }
+
+  /** No request may start to wait for it. */
+  #hide(): void {
+    const { awaitedAs } = this.options;
+    if (awaitedAs !== null && this.#awaited.get(awaitedAs) === this) this.#awaited.delete(awaitedAs);
   }
 
   #join(client: Call, resolve: ((outcome: Outcome) => void) | null): void {

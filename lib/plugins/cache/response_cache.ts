@@ -12,7 +12,7 @@ import { array, integer, object, string, withDefault } from "../../config/schema
 import { definePlugin, type KeptState } from "../plugin.ts";
 import { Cache, type CacheState } from "./cache.ts";
 import { Changes, CHANGES_BYTES } from "./changes.ts";
-import { Fetches } from "./fetches.ts";
+import type { Fetches } from "./fetches.ts";
 import { CacheStore } from "./store.ts";
 import { nameShown, varyingBy } from "./target.ts";
 
@@ -63,8 +63,8 @@ export const responseCache = definePlugin({
   create({ maxBytes, maxObjectBytes, defaultTtlS, varyBy: places }, { clock, gatewayName, keep, shared }) {
     // Asked for each time: memory that a configuration does not ask for is released.
     const memory = shared("changes", CHANGES_BYTES);
-    const { all } = keep("states", null, () => ({ all: new Set<CacheState>(), close: () => {} }));
-    const state = keep("cache", { maxBytes, defaultTtlS, places }, () => stateOf(maxBytes, memory, all));
+    const changes = memory ?? keep("changes", null, () => ({ memory: new ArrayBuffer(CHANGES_BYTES), close: () => {} })).memory;
+    const state = keep("cache", { maxBytes, defaultTtlS, places }, () => stateOf(maxBytes, changes));
     const name = nameShown(gatewayName);
     const varyBy = varyingBy(places);
     return (next) => {
@@ -75,15 +75,13 @@ export const responseCache = definePlugin({
 });
 
 /** The state that survives reloads. */
-function stateOf(maxBytes: number, changes: ArrayBufferLike | null, all: Set<CacheState>): KeptState & CacheState {
-  const store = new CacheStore(maxBytes, changes === null ? null : new Changes(changes));
-  const fetches = new Fetches();
+function stateOf(maxBytes: number, changes: ArrayBufferLike): KeptState & CacheState {
+  const store = new CacheStore(maxBytes, new Changes(changes));
+  const fetches: Fetches = new Map();
   const close = () => {
-    all.delete(state);
     store.close();
-    fetches.close();
+    for (const fetch of fetches.values()) fetch.close();
+    fetches.clear();
   };
-  const state = { store, fetches, all, close };
-  all.add(state);
-  return state;
+  return { store, fetches, close };
 }

@@ -2,7 +2,7 @@
  * Stores replies by target and Vary within a limit of bytes: the least recently used is dropped first.
  */
 import { headerValues, type HeaderList } from "../../http/headers.ts";
-import type { Changes } from "./changes.ts";
+import { CHANGE_COUNTERS, type Changes } from "./changes.ts";
 
 /** The conditions for using a stored reply (sections of RFC 9111); times in milliseconds. */
 export interface Terms {
@@ -25,8 +25,6 @@ export interface Terms {
 /** A stored reply. Immutable; replaced by another entry. */
 export interface Entry {
   readonly key: string;
-  /** The route and its guards: it answers no request of another audience. */
-  readonly audience: string;
   /** The names in Vary, in lower case, and the values of the request. */
   readonly vary: readonly string[];
   readonly variant: string;
@@ -41,32 +39,23 @@ export interface Entry {
   readonly changes: number;
 }
 
-/** An entry, or a note that the replies of a target cannot be shared. */
-interface Item {
-  readonly key: string;
-  /** Without the body. */
-  readonly bytes: number;
-  readonly entry: Entry | null;
-  /** For notes: when the note expires. */
-  readonly until: number;
-}
-
 export class CacheStore {
   readonly #most: number;
-  /** Null: no other worker changes targets. */
-  readonly #changes: Changes | null;
+  readonly #changes: Changes;
   #used = 0;
   /** Bytes of `#used` that dropping entries would not free. */
   #fixed = 0;
   /** Each body counts once, even if several entries and clients use it. */
   readonly #bodies = new Map<Buffer, { entries: number; readers: number }>();
   /** Entries by target and key, the newest first. */
-  readonly #targets = new Map<string, Map<string, Item[]>>();
+  readonly #targets = new Map<string, Map<string, Entry[]>>();
   /** All entries, the least recently used first. */
-  readonly #order = new Set<Item>();
+  readonly #order = new Set<Entry>();
+  /** Until when requests do not wait for one another, by the place of their key: about one in 4,095 others has the same place. */
+  readonly #unshared = new Float64Array(CHANGE_COUNTERS);
   #closed = false;
 
-  constructor(mostBytes: number, changes: Changes | null = null) {
+  constructor(mostBytes: number, changes: Changes) {
     this.#most = mostBytes;
     this.#changes = changes;
   }
@@ -76,66 +65,66 @@ export class CacheStore {
     return this.#used;
   }
 
-  get closed(): boolean {
-    return this.#closed;
-  }
-
-  /** The newest entry of a target that matches the request (RFC 9111 §4.1) and audience. */
-  find(key: string, audience: string, headers: HeaderList): Entry | null {
+  /** The newest entry of a key that matches the request (RFC 9111 §4.1). */
+  find(key: string, headers: HeaderList): Entry | null {
     const group = this.#group(key);
     if (group.length === 0) return null;
     const changes = this.changesOf(key);
-    for (const item of group) {
-      if (item.entry === null || item.entry.audience !== audience || !isFor(item.entry, headers)) continue;
-      if (item.entry.changes !== changes) continue;
-      this.#order.delete(item);
-      this.#order.add(item);
-      return item.entry;
+    for (const entry of group) {
+      if (entry.changes !== changes || !isFor(entry, headers)) continue;
+      this.#order.delete(entry);
+      this.#order.add(entry);
+      return entry;
     }
-    this.#dropWhere(key, (entry) => entry !== null && entry.changes !== changes);
+    this.#dropWhere(key, (entry) => entry.changes !== changes);
     return null;
   }
 
-  /** The Vary of the newest entry of a target under this audience; null when there is none. */
-  varyOf(key: string, audience: string): readonly string[] | null {
-    return this.#group(key).find(({ entry }) => entry?.audience === audience)?.entry?.vary ?? null;
+  /** The Vary of the newest entry of a key; null when there is none. */
+  varyOf(key: string): readonly string[] | null {
+    return this.#group(key)[0]?.vary ?? null;
   }
 
   /** How often a target has changed, in all workers. */
   changesOf(key: string): number {
-    return this.#changes === null ? 0 : this.#changes.of(targetOf(key));
+    return this.#changes.of(targetOf(key));
+  }
+
+  /** Whether a reply may be stored: a reply that was requested before a change of its target may be older than the change. */
+  takes({ key, changes }: Pick<Entry, "key" | "changes">): boolean {
+    return !this.#closed && changes === this.changesOf(key);
   }
 
   /** Replaces the entries that match these request headers. False if there is no room, or if the target has changed meanwhile. */
   put(entry: Entry, headers: HeaderList): boolean {
-    if (entry.changes !== this.changesOf(entry.key)) return false;
-    this.#dropWhere(entry.key, (other) => other === null || (other.audience === entry.audience && isFor(other, headers)));
-    return this.#add({ key: entry.key, bytes: bytesOf(entry) - (entry.body?.length ?? 0), entry, until: 0 });
+    if (!this.takes(entry)) return false;
+    this.#unshared[this.#changes.place(entry.key)] = 0;
+    this.#dropWhere(entry.key, (other) => isFor(other, headers));
+    return this.#add(entry);
   }
 
   /** Whether the entry is still stored. */
   holds(entry: Entry): boolean {
-    return this.#group(entry.key).some((item) => item.entry === entry);
+    return this.#group(entry.key).includes(entry);
   }
 
   remove(entry: Entry): void {
     this.#dropWhere(entry.key, (other) => other === entry);
   }
 
-  /** The target has changed: drops its entries and notes under all keys, and outdates its entries in all other workers. */
+  /** The target has changed: drops its entries under all keys, and outdates its entries in all stores and workers. */
   change(target: string): void {
-    this.#changes?.add(target);
-    for (const group of [...(this.#targets.get(target)?.values() ?? [])]) for (const item of [...group]) this.#drop(item);
+    this.#changes.add(target);
+    for (const group of [...(this.#targets.get(target)?.values() ?? [])]) for (const entry of [...group]) this.#drop(entry);
   }
 
-  /** Notes that requests for this target should not wait for one another. */
+  /** Requests of this key should not wait for one another, until then or until a reply is stored. */
   markUnshared(key: string, until: number): void {
-    this.#dropWhere(key, (entry) => entry === null);
-    this.#add({ key, bytes: OVERHEAD + key.length, entry: null, until });
+    this.#unshared[this.#changes.place(key)] = until;
   }
 
   isUnshared(key: string, now: number): boolean {
-    return this.#group(key).some(({ entry, until }) => entry === null && now < until);
+    return now < this.#unshared[this.#changes.place(key)]!;
   }
 
   /** Reserves bytes for a body that is being received, dropping entries if needed. False if that is not enough. */
@@ -160,50 +149,53 @@ export class CacheStore {
   /** Drops everything and stores nothing from now on. */
   close(): void {
     this.#closed = true;
-    for (const item of this.#order) this.#drop(item);
+    for (const entry of this.#order) this.#drop(entry);
   }
 
-  #group(key: string): readonly Item[] {
+  #group(key: string): readonly Entry[] {
     return this.#targets.get(targetOf(key))?.get(key) ?? NOTHING;
   }
 
-  #dropWhere(key: string, matches: (entry: Entry | null) => boolean): void {
-    for (const item of [...this.#group(key)]) if (matches(item.entry)) this.#drop(item);
+  #dropWhere(key: string, matches: (entry: Entry) => boolean): void {
+    for (const entry of [...this.#group(key)]) if (matches(entry)) this.#drop(entry);
   }
 
-  #add(item: Item): boolean {
-    const body = item.entry?.body ?? null;
+  #add(entry: Entry): boolean {
+    const { key, body } = entry;
+    const length = body?.length ?? 0;
+    const bytes = bytesOf(entry) - length;
     const isRead = body !== null && (this.#bodies.get(body)?.readers ?? 0) > 0;
     // A body that is being sent to a client is already counted.
-    if (!this.#makeRoom(item.bytes + (isRead ? 0 : (body?.length ?? 0)))) return false;
-    this.#used += item.bytes;
+    if (!this.#makeRoom(bytes + (isRead ? 0 : length))) return false;
+    this.#used += bytes;
     if (body !== null) this.#count(body, "entries", 1);
-    const groups = this.#targets.get(targetOf(item.key)) ?? new Map<string, Item[]>();
-    const group = groups.get(item.key) ?? [];
-    this.#targets.set(targetOf(item.key), groups.set(item.key, group));
-    if (group.unshift(item) > MAX_VARIANTS) this.#drop(group.at(-1)!);
-    this.#order.add(item);
+    const groups = this.#targets.get(targetOf(key)) ?? new Map<string, Entry[]>();
+    const group = groups.get(key) ?? [];
+    this.#targets.set(targetOf(key), groups.set(key, group));
+    if (group.unshift(entry) > MAX_VARIANTS) this.#drop(group.at(-1)!);
+    this.#order.add(entry);
     return true;
   }
 
   #makeRoom(bytes: number): boolean {
     if (this.#closed || this.#fixed + bytes > this.#most) return false;
-    for (const item of this.#order) {
+    for (const entry of this.#order) {
       if (this.#used + bytes <= this.#most) return true;
-      this.#drop(item);
+      this.#drop(entry);
     }
     return this.#used + bytes <= this.#most;
   }
 
-  #drop(item: Item): void {
-    this.#order.delete(item);
-    this.#used -= item.bytes;
-    if (item.entry !== null && item.entry.body !== null) this.#count(item.entry.body, "entries", -1);
-    const target = targetOf(item.key);
+  #drop(entry: Entry): void {
+    const { key, body } = entry;
+    this.#order.delete(entry);
+    this.#used -= bytesOf(entry) - (body?.length ?? 0);
+    if (body !== null) this.#count(body, "entries", -1);
+    const target = targetOf(key);
     const groups = this.#targets.get(target)!;
-    const group = groups.get(item.key)!;
-    group.splice(group.indexOf(item), 1);
-    if (group.length === 0) groups.delete(item.key);
+    const group = groups.get(key)!;
+    group.splice(group.indexOf(entry), 1);
+    if (group.length === 0) groups.delete(key);
     if (groups.size === 0) this.#targets.delete(target);
   }
 
@@ -222,7 +214,7 @@ export class CacheStore {
   }
 }
 
-const NOTHING: readonly Item[] = [];
+const NOTHING: readonly Entry[] = [];
 
 /** Entries per target. A look-up compares with each: a Vary on a header with many values must not make it slow. */
 const MAX_VARIANTS = 32;

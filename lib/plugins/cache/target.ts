@@ -13,10 +13,12 @@ export function targetUri(exchange: Exchange): string {
   return originOf(exchange) + exchange.path + exchange.query + forwardedAs(exchange);
 }
 
-/** The target, and behind `END_OF_TARGET` what else selects the reply: `keyed`, and the values of `vary_by`. */
+/**
+ * The target, and behind `END_OF_TARGET` what else selects the reply: the audience (replies are for requests of the same route with the same
+ * guards only), `keyed`, and the values of `vary_by`.
+ */
 export function keyOf(exchange: Exchange, keyed: string, varyBy: VaryBy): string {
-  const more = keyed + varyBy.valuesOf(exchange.headers);
-  return more === "" ? targetUri(exchange) : targetUri(exchange) + END_OF_TARGET + more;
+  return targetUri(exchange) + END_OF_TARGET + (exchange.route.audience ?? "") + keyed + varyBy.valuesOf(exchange.headers);
 }
 
 /** The target as reported by a trusted proxy: upstreams use it in links. */
@@ -92,8 +94,3 @@ export function nameShown(gatewayName: string): string {
 }
 
 const STRUCTURED_TOKEN = new RegExp(`^[A-Za-z*][:/${TOKEN_CHARACTERS}]*$`);
-
-/** Stored replies answer requests of the same audience only: the same route with the same guards. */
-export function audienceOf({ route }: Exchange): string {
-  return route.audience ?? "";
-}

@@ -1,28 +1,32 @@
 import { describe, expect, it } from "vitest";
 import { Changes, CHANGES_BYTES } from "../../../lib/plugins/cache/changes.ts";
-import { bytesOf, CacheStore, variantOf, type Entry } from "../../../lib/plugins/cache/store.ts";
+import { bytesOf, CacheStore, END_OF_TARGET, variantOf, type Entry } from "../../../lib/plugins/cache/store.ts";
 import { random } from "../../support/random.ts";
 
 function entry(key: string, bodyBytes: number, parts: Partial<Entry> = {}): Entry {
   const terms = { lifetime: 1, isImplied: false, ageThen: 0, noCache: false, neverStale: false, staleWhileRevalidate: 0, staleIfError: 0, forAuthorised: false };
-  return { key, audience: "", vary: [], variant: "", status: 200, reason: undefined, headers: [], body: Buffer.alloc(bodyBytes), terms, cameAt: 0, changes: 0, ...parts };
+  return { key, vary: [], variant: "", status: 200, reason: undefined, headers: [], body: Buffer.alloc(bodyBytes), terms, cameAt: 0, changes: 0, ...parts };
+}
+
+function storeOf(mostBytes: number, changes = new Changes(new ArrayBuffer(CHANGES_BYTES))): CacheStore {
+  return new CacheStore(mostBytes, changes);
 }
 
 describe("the store of a cache", () => {
   it("the store of a cache drops the least recently used entry first", () => {
-    const store = new CacheStore(3 * bytesOf(entry("a", 1_000)));
+    const store = storeOf(3 * bytesOf(entry("a", 1_000)));
     for (const key of ["a", "b", "c"]) expect(store.put(entry(key, 1_000), [])).toBe(true);
-    store.find("a", "", []);
+    store.find("a", []);
     store.put(entry("d", 1_000), []);
-    expect(["a", "b", "c", "d"].map((key) => store.find(key, "", []) !== null)).toEqual([true, false, true, true]);
+    expect(["a", "b", "c", "d"].map((key) => store.find(key, []) !== null)).toEqual([true, false, true, true]);
   });
 
   it("the store of a cache gives back the memory of replies that another worker's change has outdated, when they are looked for", () => {
     const changes = new Changes(new ArrayBuffer(CHANGES_BYTES));
-    const store = new CacheStore(100_000, changes);
+    const store = storeOf(100_000, changes);
     for (const a of ["1", "2"]) store.put(entry("a", 1_000, { vary: ["a"], variant: `=${a}\n` }), ["A", a]);
     changes.add("a");
-    expect([store.find("a", "", ["A", "1"]), store.varyOf("a", ""), store.used]).toEqual([null, null, 0]);
+    expect([store.find("a", ["A", "1"]), store.varyOf("a"), store.used]).toEqual([null, null, 0]);
   });
 
   it("the store of a cache counts the bytes of headers, keys and bodies", () => {
@@ -34,7 +38,7 @@ describe("the store of a cache", () => {
 
   it("the store of a cache never holds more than its bound, and counts nothing once everything is released", () => {
     const from = random(9);
-    const store = new CacheStore(50_000);
+    const store = storeOf(50_000);
     const reserved: number[] = [];
     const held: { body: Buffer; release: () => void }[] = [];
     for (let i = 0; i < 5_000; i++) {
@@ -56,12 +60,12 @@ describe("the store of a cache", () => {
           store.markUnshared(key, i);
           break;
         case 4: {
-          const found = store.find(key, "", headers);
+          const found = store.find(key, headers);
           if (found !== null) store.remove(found);
           break;
         }
         case 5: {
-          const body = store.find(key, "", headers)?.body;
+          const body = store.find(key, headers)?.body;
           if (body) held.push({ body, release: store.hold(body) });
           break;
         }
@@ -69,7 +73,7 @@ describe("the store of a cache", () => {
           if (held.length > 20) held.splice(from.int(0, held.length - 1), 1)[0]!.release();
           break;
         case 7: {
-          const found = store.find(key, "", headers);
+          const found = store.find(key, headers);
           if (found !== null) store.put({ ...found, headers: ["Age", String(i)] }, headers);
           break;
         }
@@ -89,37 +93,47 @@ describe("the store of a cache", () => {
   });
 
   it("the store of a cache refuses an entry larger than its bound, and drops nothing for it", () => {
-    const store = new CacheStore(10_000);
+    const store = storeOf(10_000);
     store.put(entry("a", 1_000), []);
     expect(store.put(entry("b", 10_000), [])).toBe(false);
-    expect(store.find("a", "", [])).not.toBe(null);
+    expect(store.find("a", [])).not.toBe(null);
   });
 
-  it("the store of a cache finds an entry for its own audience only, and removes a target for all audiences", () => {
-    const store = new CacheStore(1_000_000);
-    const [guarded, open] = [entry("a", 1, { audience: "guarded", vary: ["v"], variant: variantOf(["v"], []) }), entry("a", 1, { audience: "open" })];
+  it("the store of a cache finds an entry by its own key only, and removes a target under all keys", () => {
+    const store = storeOf(1_000_000);
+    const [keys, variant] = [["guarded", "open", ""].map((audience) => "a" + END_OF_TARGET + audience), variantOf(["v"], [])];
+    const [guarded, open] = [entry(keys[0]!, 1, { vary: ["v"], variant }), entry(keys[1]!, 1)];
     store.put(guarded, []);
     store.put(open, []);
-    expect([store.find("a", "guarded", []), store.find("a", "open", []), store.find("a", "", [])]).toEqual([guarded, open, null]);
-    expect([store.varyOf("a", "guarded"), store.varyOf("a", "open"), store.varyOf("a", "")]).toEqual([["v"], [], null]);
+    expect(keys.map((key) => store.find(key, []))).toEqual([guarded, open, null]);
+    expect(keys.map((key) => store.varyOf(key))).toEqual([["v"], [], null]);
     store.change("a");
-    expect([store.find("a", "guarded", []), store.find("a", "open", [])]).toEqual([null, null]);
+    expect(keys.map((key) => store.find(key, []))).toEqual([null, null, null]);
     expect(store.used).toBe(0);
   });
 
+  it("the store of a cache takes no reply that was requested before a change of its target, whichever store the change was made in", () => {
+    const changes = new Changes(new ArrayBuffer(CHANGES_BYTES));
+    const [one, other] = [storeOf(10_000, changes), storeOf(10_000, changes)];
+    const early = entry("a", 1);
+    other.change("a");
+    expect([one.takes(early), one.put(early, []), one.find("a", [])]).toEqual([false, false, null]);
+    expect(one.put({ ...early, changes: one.changesOf("a") }, [])).toBe(true);
+  });
+
   it("the store of a cache keeps the newest 32 variants of a target", () => {
-    const store = new CacheStore(1_000_000);
+    const store = storeOf(1_000_000);
     for (let i = 0; i < 40; i++) store.put(entry("a", 1, { vary: ["v"], variant: variantOf(["v"], ["V", String(i)]) }), ["V", String(i)]);
-    const known = Array.from({ length: 40 }, (_each, i) => store.find("a", "", ["V", String(i)]) !== null);
+    const known = Array.from({ length: 40 }, (_each, i) => store.find("a", ["V", String(i)]) !== null);
     expect(known.indexOf(true)).toBe(8);
     expect(known.filter(Boolean).length).toBe(32);
   });
 
   it("the store of a cache remembers targets whose replies cannot be shared, until a time or until a reply is stored", () => {
-    const store = new CacheStore(10_000);
+    const store = storeOf(10_000);
     store.markUnshared("a", 100);
     expect([store.isUnshared("a", 99), store.isUnshared("a", 100), store.isUnshared("b", 0)]).toEqual([true, false, false]);
-    expect(store.varyOf("a", "")).toBe(null);
+    expect(store.varyOf("a")).toBe(null);
     store.put(entry("a", 1), []);
     expect(store.isUnshared("a", 99)).toBe(false);
   });
