@@ -36,7 +36,8 @@ export const pin: RunCommand = async (given) => {
   const edits: Edit[] = [];
   for (const { at, node, file: module } of modules) {
     const found = hash("sha256", module.content);
-    const before = textOf(node, "sha256");
+    const written = node.members.get("sha256")?.value;
+    const before = written?.kind === "string" ? written.value : undefined;
     const isSame = before?.toLowerCase() === found;
     lines.push(`${formatPath([...at, "sha256"])} of ${module.path}: ${found}, ${isSame ? "as before" : `was ${before ?? "missing"}`}`);
     if (!isSame) edits.push(editOf(text, node, found));
@@ -49,11 +50,6 @@ export const pin: RunCommand = async (given) => {
 };
 
 type ObjectNode = Extract<JsonNode, { readonly kind: "object" }>;
-
-function textOf(node: ObjectNode, name: string): string | undefined {
-  const value = node.members.get(name)?.value;
-  return value?.kind === "string" ? value.value : undefined;
-}
 
 /** Replaces the digest, or adds it behind the path, on a line of its own if the path has one. */
 function editOf(text: string, node: ObjectNode, digest: string): Edit {
