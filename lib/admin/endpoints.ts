@@ -5,6 +5,7 @@ import { messageOf } from "../base/errors.ts";
 import { loaded } from "../gateway/parts.ts";
 import { allowedHosts, HOST_NOT_ALLOWED } from "../operator/allowed_hosts.ts";
 import { compressed } from "../http/content_coding.ts";
+import { basicCredentials } from "../http/basic.ts";
 import { headerValue, headerValues, type HeaderList } from "../http/headers.ts";
 import { isForeign } from "../operator/own_pages.ts";
 import { problem, type Reply } from "../http/reply.ts";
@@ -127,10 +128,16 @@ export class Endpoints {
     }
     if (endpoint.method !== (method === "HEAD" ? "GET" : method)) return problem(call, "method_not_allowed", { detail: `This path accepts ${allow}.`, headers: ["Allow", allow] });
     if (endpoint.access === "open" || this.#sessions.hasCookie(headers)) return endpoint.answer(inbound);
+    if (endpoint.method === "GET" && !COOKIE_ONLY.has(path) && basicCredentials(headerValue(headers, "authorization")) !== null) return this.#answerCaller(inbound, endpoint);
     const cookie = this.#sessions.foreignCookie(headers);
     const challenge = scriptChallenge(this.#options.cookie);
     if (cookie === null) return problem(call, "unauthenticated", { detail: "Log in with POST /login and send the cookie it sets.", headers: challenge });
     return problem(call, "unauthenticated", { detail: whyForeign(cookie), headers: challenge, members: { cookie } });
+  }
+
+  /** Without a session: reading takes one command, with credentials that are checked and throttled as those of a login. */
+  async #answerCaller(inbound: Inbound, { answer }: Endpoint): Promise<Reply> {
+    return (await this.#refuseLogin(inbound, scriptChallenge(this.#options.cookie))) ?? answer(inbound);
   }
 
   /** `secrets=masked`: as with ADMIN_REDACT_SECRETS. */
@@ -216,7 +223,8 @@ export class Endpoints {
     const { state } = events;
     if (state === "ended") return problem(call, "overloaded", { detail: "The gateway is being shut down." });
     if (state === "full") return problem(call, "overloaded", { detail: "Too many event streams are open.", headers: retryAfter(5000) });
-    const body = method === "HEAD" ? null : events.open(() => this.#sessions.hasCookie(headers));
+    const isSession = this.#sessions.hasCookie(headers);
+    const body = method === "HEAD" ? null : events.open(() => !isSession || this.#sessions.hasCookie(headers));
     // X-Accel-Buffering: a proxy like nginx must forward each event at once.
     return { status: 200, headers: ["Content-Type", "text/event-stream", "X-Accel-Buffering", "no"], body };
   }
@@ -238,6 +246,8 @@ export class Endpoints {
 }
 
 const SAFE = new Set(["GET", "HEAD", "OPTIONS"]);
+/** They show configured secrets, unless ADMIN_REDACT_SECRETS is set. */
+const COOKIE_ONLY: ReadonlySet<string> = new Set(["/gateway", "/gateway/config"]);
 const COMMON: HeaderList = [...NO_STORE, "Vary", "Origin"];
 const CORS = ["Access-Control-Allow-Credentials", "true", "Access-Control-Expose-Headers", "X-Request-Id, Retry-After"];
 const PREFLIGHT = ["Access-Control-Allow-Headers", "Authorization, Content-Type", "Access-Control-Max-Age", "600"];

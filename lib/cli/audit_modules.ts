@@ -60,7 +60,7 @@ export function loadedAtStart(settings: Settings, named: ReturnType<typeof onDem
 }
 
 /** What any reload may load, besides what the new configuration names. */
-export const FOR_RELOADS: readonly PartName[] = ["warnings", "changes"];
+export const FOR_RELOADS: readonly PartName[] = ["warnings", "changes", "jsonText"];
 
 /** What reloads and requests of the admin interface can load, besides what a text can name that is posted for a dry run. */
 export function loadedOnRequest({ admin, probe }: Pick<Settings, "admin" | "probe">): readonly Row[] {
@@ -77,20 +77,14 @@ export function modulesOf(rows: readonly Row[], flags: "plain" | "any"): readonl
   const found = new Map<string, AuditedModule>();
   visit(new URL(`bin/edge-gateway.${SUFFIX}`, PROGRAM), found);
   for (const first of flags === "plain" ? [RUN] : [COMMAND_LINE, RUN]) visit(new URL(`${first}.${SUFFIX}`, LIB), found);
-  for (const { load, folder } of rows) {
-    for (const name of literalImports(load)) visit(new URL(name, folder), found);
-    const thread = THREADS.get(load);
-    if (thread !== undefined) visit(new URL(`${thread}.${SUFFIX}`, LIB), found);
-  }
+  for (const file of rows.flatMap(filesOf)) visit(file, found);
   return [...found.values()].sort((a, b) => (a.path < b.path ? -1 : 1));
 }
 
 /** Whether all that the row loads is among these. */
-export function isAmong({ load, folder }: Row, modules: readonly AuditedModule[]): boolean {
+export function isAmong(row: Row, modules: readonly AuditedModule[]): boolean {
   const paths = new Set(modules.map(({ path }) => path));
-  const thread = THREADS.get(load);
-  const files = [...literalImports(load).map((name) => new URL(name, folder)), ...(thread === undefined ? [] : [new URL(`${thread}.${SUFFIX}`, LIB)])];
-  return files.every((file) => paths.has(fileURLToPath(file).slice(PACKAGE_FOLDER.length)));
+  return filesOf(row).every((file) => paths.has(fileURLToPath(file).slice(PACKAGE_FOLDER.length)));
 }
 
 /** `source`: what its lines are counted in; default: the file itself. */
@@ -99,9 +93,10 @@ export function auditedFile(path: string, content: Buffer, source = content): Au
   return { path, sha256: createHash("sha256").update(content).digest("hex"), lines: lines.length - (lines.at(-1) === "" ? 1 : 0) };
 }
 
-/** The names in `import("…")` of a function of a table, whose source Node keeps. */
-function literalImports(load: () => Promise<unknown>): string[] {
-  return Array.from(String(load).matchAll(/\bimport\("([^"]+)"\)/g), ([, name]) => name!);
+/** What the row loads: the names in `import("…")` of its function, whose source Node keeps, and the first module of its thread. */
+function filesOf({ load, folder }: Row): URL[] {
+  const imports = Array.from(String(load).matchAll(/\bimport\("([^"]+)"\)/g), ([, name]) => new URL(name!, folder));
+  return THREADS.has(load) ? [...imports, new URL(`${THREADS.get(load)}.${SUFFIX}`, LIB)] : imports;
 }
 
 function visit(file: URL, found: Map<string, AuditedModule>): void {

@@ -2,7 +2,8 @@
  * `edge-gateway validate`: checks a configuration without starting anything. It runs the code of plugin modules.
  */
 import { messageOf } from "../base/errors.ts";
-import { formatPath, parseJson, positionAt } from "../config/json.ts";
+import { formatPath, positionAt } from "../config/json.ts";
+import { parseJson } from "../config/json_text.ts";
 import { readConfigFile, type ConfigIssue } from "../config/source.ts";
 import { readValues, START_SETTINGS } from "../config/start_settings.ts";
 import { ConfigError } from "../gateway/config_error.ts";
@@ -90,25 +91,28 @@ function issueView({ at, message, position, file }: ConfigIssue, configFile: str
 
 /** The configuration file that a command names, as --config FILE, as FILE or by CONFIG_FILE_PATH; default gw.json. Throws a `Failure`. */
 export function namedFile(given: Arguments): string {
-  const named = configFlag(given);
   const [operand] = given.operands;
-  if (named !== undefined && operand !== undefined) throw new Failure("name one file, as --config FILE or as FILE", 2);
-  return named ?? operand ?? (process.env.CONFIG_FILE_PATH || "gw.json");
+  if (given.flags.config !== undefined && operand !== undefined) throw new Failure("name one file, as --config FILE or as FILE", 2);
+  return operand ?? settingOf(given, "configPath")!;
 }
 
 /** The value of --config. Throws a `Failure`. */
-export function configFlag({ flags: { config } }: Arguments): string | undefined {
-  if (config === true) throw new Failure("--config needs a value: the path of the configuration file", 2);
-  return config;
+export function configFlag(given: Arguments): string | undefined {
+  return given.flags.config === undefined ? undefined : settingOf(given, "configPath")!;
 }
 
 /** The value of --config-key or CONFIG_PUBLIC_KEY, for the option of the same name. Throws a `Failure`. */
 export function configKeyFile(given: Arguments): string | undefined {
-  const issues: string[] = [];
-  const { configKey } = readValues({ configKey: START_SETTINGS.configKey }, given.flags, process.env, issues);
-  if (issues.length > 0) throw Failure.ofUsage(issues);
+  const configKey = settingOf(given, "configKey");
   if (configKey !== null) refuseLacking(["signatures"]);
   return configKey ?? undefined;
+}
+
+function settingOf({ flags }: Arguments, name: "configPath" | "configKey"): string | null {
+  const issues: string[] = [];
+  const { [name]: value } = readValues({ [name]: START_SETTINGS[name] }, flags, process.env, issues) as Readonly<Record<string, string | null>>;
+  if (issues.length > 0) throw Failure.ofUsage(issues);
+  return value ?? null;
 }
 
 /**
@@ -118,7 +122,7 @@ export function configKeyFile(given: Arguments): string | undefined {
 export async function openCandidate(file: string, keyFile: string | undefined): Promise<Candidate> {
   const modules = await loadPluginModules(file, process.env, keyFile);
   try {
-    return new Candidate({ configFile: file, modules, ...(keyFile !== undefined && { configKeyFile: keyFile }) });
+    return await modules.withPositions(() => new Candidate({ configFile: file, modules, ...(keyFile !== undefined && { configKeyFile: keyFile }) }));
   } catch (error) {
     throw error instanceof ConfigError ? error : new Failure(`${file}: ${messageOf(error)}`, 2);
   }

@@ -31,7 +31,7 @@ export const demo: RunCommand = async (given) => {
   const log = createLog({ level: settings.logLevel, format: settings.logFormat });
   const backends = await Promise.all([startBackend("one"), startBackend("two")]);
   try {
-    const config = demoConfig(backends.map(portOf));
+    const config = demoConfig(backends.map((backend) => (backend.address() as AddressInfo).port));
     const starting = start(settings, { config, reload: async () => reloadFrom((await starting).gateway, "admin", settings, log) }, log);
     const started = await starting;
     const stopped = untilStopped((signal) => drain(signal, started, settings, log), log);
@@ -57,10 +57,6 @@ function startBackend(name: string): Promise<http.Server> {
     server.once("error", reject);
     server.listen(0, "127.0.0.1", () => resolve(server));
   });
-}
-
-function portOf(server: http.Server): number {
-  return (server.address() as AddressInfo).port;
 }
 
 function demoConfig(ports: readonly number[]): ConfigInput {

@@ -5,17 +5,14 @@ import { isIP } from "node:net";
 import { explanationView } from "../admin/views.ts";
 import { FIELD_VALUE, TOKEN } from "../base/http_grammar.ts";
 import { readClientSettings } from "../config/command_settings.ts";
-import { CLIENT_TABLE, SETTINGS } from "../config/settings_table.ts";
-import { readValues } from "../config/start_settings.ts";
+import { CLIENT_TABLE } from "../config/settings_table.ts";
 import type { Question } from "../proof/explain.ts";
 import { asAdmin, unexpected } from "./admin_client.ts";
 import type { Arguments, RunCommand } from "./arguments.ts";
-import { configKeyFile, openCandidate } from "./config_file.ts";
+import { configKeyFile, namedFile, openCandidate } from "./config_file.ts";
 import { accepted, Failure } from "./failure.ts";
 import { paintFor, withoutControls, type Paint } from "./terminal.ts";
 import { readAuthorities } from "./named_files.ts";
-
-const { configPath } = SETTINGS;
 
 /** In the form of the admin interface. */
 type ExplanationJson = ReturnType<typeof explanationView>;
@@ -53,10 +50,7 @@ function questionOf({ operands: [method, url], flags: { from }, repeated }: Argu
 
 /** Nothing is dialled; upstreams have their shares as configured. */
 async function byFile(question: Question, given: Arguments): Promise<ExplanationJson> {
-  const issues: string[] = [];
-  const { configPath: file } = readValues({ configPath }, given.flags, process.env, issues);
-  if (file === null) throw Failure.ofUsage(issues);
-  const candidate = await openCandidate(file, configKeyFile(given));
+  const candidate = await openCandidate(namedFile({ ...given, operands: [] }), configKeyFile(given));
   try {
     return explanationView(await candidate.explain(question));
   } finally {

@@ -5,6 +5,7 @@ import { hash } from "node:crypto";
 import { chmodSync, existsSync, realpathSync, statSync } from "node:fs";
 import { formatPath, type JsonNode, type Position } from "../config/json.ts";
 import { parsedFrom, readConfigFile } from "../config/source.ts";
+import { parseWithPositions } from "../config/json_text.ts";
 import { moduleFilesOf } from "../config/plugin_modules.ts";
 import * as references from "../config/references.ts";
 import { ConfigError } from "../gateway/config_error.ts";
@@ -25,6 +26,7 @@ export const pin: RunCommand = async (given) => {
   if (/\.[cm]?js$/.test(file)) throw new Failure(`${file} is a module: name the configuration that names it, edge-gateway pin gw.json`, 2);
   const read = readConfigFile(file);
   if (!read.ok) throw new ConfigError(read.issues, file);
+  parseWithPositions(read);
   const { issues: inText } = parsedFrom(read);
   const { modules, issues } = moduleFilesOf(read, { references, environment: process.env });
   if (inText.length + issues.length > 0) throw new ConfigError(inText.length > 0 ? inText : issues, file);
@@ -34,7 +36,8 @@ export const pin: RunCommand = async (given) => {
   const edits: Edit[] = [];
   for (const { at, node, file: module } of modules) {
     const found = hash("sha256", module.content);
-    const before = textOf(node, "sha256");
+    const written = node.members.get("sha256")?.value;
+    const before = written?.kind === "string" ? written.value : undefined;
     const isSame = before?.toLowerCase() === found;
     lines.push(`${formatPath([...at, "sha256"])} of ${module.path}: ${found}, ${isSame ? "as before" : `was ${before ?? "missing"}`}`);
     if (!isSame) edits.push(editOf(text, node, found));
@@ -47,11 +50,6 @@ export const pin: RunCommand = async (given) => {
 };
 
 type ObjectNode = Extract<JsonNode, { readonly kind: "object" }>;
-
-function textOf(node: ObjectNode, name: string): string | undefined {
-  const value = node.members.get(name)?.value;
-  return value?.kind === "string" ? value.value : undefined;
-}
 
 /** Replaces the digest, or adds it behind the path, on a line of its own if the path has one. */
 function editOf(text: string, node: ObjectNode, digest: string): Edit {

@@ -54,20 +54,16 @@ export function reportText({ passed, failed, tests }: TestReport, file: string, 
   return `${lines.join("\n")}\n${paint(failed === 0 ? "good" : "bad", summary)}\n`;
 }
 
-interface Row {
-  /** "status", "headers.Content-Type" */
-  readonly name: string;
-  readonly expected: string;
-  readonly found: string;
-}
+/** Name ("status", "headers.Content-Type"), expected and found. */
+type Row = readonly [name: string, expected: string, found: string];
 
 /** Expected and found side by side, the rows that differ marked; then what cannot be said of one member. */
 function comparison({ expected, found, differences, differing }: TestResult, paint: Paint): string[] {
-  const rows = [{ name: "", expected: "expected", found: "found" }, ...rowsOf(expected, found)];
-  const [names, values] = [widest(rows.map(({ name }) => name)), widest(rows.map((row) => row.expected))];
-  const lines = rows.map((row) => {
-    const text = `${row.name.padEnd(names)}  ${row.expected.padEnd(values)}  ${row.found}`;
-    return `    ${differing.includes(row.name) ? paint("bad", `> ${text}`) : paint("faint", `  ${text}`)}`;
+  const rows: readonly Row[] = [["", "expected", "found"], ...rowsOf(expected, found)];
+  const [names, values] = [0, 1].map((column) => Math.max(...rows.map((row) => row[column]!.length))) as [number, number];
+  const lines = rows.map(([name, wanted, value]) => {
+    const text = `${name.padEnd(names)}  ${wanted.padEnd(values)}  ${value}`;
+    return `    ${differing.includes(name) ? paint("bad", `> ${text}`) : paint("faint", `  ${text}`)}`;
   });
   return [...lines.map((line) => line.trimEnd()), ...differences.slice(differing.length).map((each) => `    ${withoutControls(each)}`)];
 }
@@ -94,7 +90,7 @@ function rowOf(name: string, wanted: Json, value: Json | undefined): Row {
   while (same < expected.length && expected[same] === found[same]) same++;
   const from = same === expected.length || same < MAX_SHOWN ? 0 : same - SHOWN_BEFORE;
   const cut = (text: string) => (from === 0 ? "" : "…") + text.slice(from, from + MAX_SHOWN) + (text.length > from + MAX_SHOWN ? "…" : "");
-  return { name, expected: cut(expected), found: cut(found) };
+  return [name, cut(expected), cut(found)];
 }
 
 function inWords(value: Json | undefined): string {
@@ -104,7 +100,3 @@ function inWords(value: Json | undefined): string {
 const MAX_SHOWN = 60;
 /** What is the same before the first difference. */
 const SHOWN_BEFORE = 20;
-
-function widest(texts: readonly string[]): number {
-  return Math.max(...texts.map((text) => text.length));
-}

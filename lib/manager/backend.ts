@@ -16,27 +16,21 @@ export interface Backend {
 }
 
 /**
- * One connection per request: the other end may close an idle connection just as a request is sent, and a login cannot be repeated. The
- * request rate of a UI, one a second from each visible page, is too low for the cost to matter.
+ * The connection options of all requests. One connection per request: the other end may close an idle connection just as a request is sent, and a
+ * login cannot be repeated. The request rate of a UI, one a second from each visible page, is too low for the cost to matter.
  */
-export function createAgent({ url, ca }: Backend): Agent {
-  const egress = new Egress([destinationOf(url, "manager")]);
-  if (url.protocol === "http:") return agentOf(egress, "manager", "http:", { keepAlive: false, maxSockets: MAX_CONNECTIONS });
+export function connectionTo({ url, ca }: Backend): RequestOptions & { readonly agent: Agent } {
+  const isSecure = url.protocol === "https:";
+  const to = destinationOf(url, "manager");
   // Always set, so that NODE_TLS_REJECT_UNAUTHORIZED cannot disable it.
-  const options = { keepAlive: false, maxSockets: MAX_CONNECTIONS, rejectUnauthorized: true, minVersion: "TLSv1.2" } as const;
-  return agentOf(egress, "manager", "https:", { ...options, ...(ca === null ? {} : { ca }) });
+  const tls = { rejectUnauthorized: true, minVersion: "TLSv1.2", ...(ca !== null && { ca }) } as const;
+  const agent = agentOf(new Egress([to]), "manager", isSecure ? "https:" : "http:", { keepAlive: false, maxSockets: MAX_CONNECTIONS, ...(isSecure && tls) });
+  // An IP address is not a valid server name (RFC 6066 §3).
+  return { agent, protocol: url.protocol, hostname: to.host, port: to.port, ...(isSecure && isIP(to.host) === 0 && { servername: to.host }) };
 }
 
 /** Further requests wait until their deadline. */
 const MAX_CONNECTIONS = 256;
-
-/** The connection options of a request. */
-export function addressOf({ url }: Backend): RequestOptions {
-  const secure = url.protocol === "https:";
-  const { host: hostname, port } = destinationOf(url, "manager");
-  // An IP address is not a valid server name (RFC 6066 §3).
-  return { protocol: url.protocol, hostname, port, ...(secure && isIP(hostname) === 0 ? { servername: hostname } : {}) };
-}
 
 /** Why the admin interface did not answer. `message` is for the log; `detail` is for users, who need not be logged in, and contains no address. */
 export class Failure extends Error {

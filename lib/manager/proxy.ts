@@ -2,7 +2,7 @@
  * Forwards a request to an admin interface in another process and streams the reply back.
  */
 import { randomUUID } from "node:crypto";
-import type { Agent, IncomingMessage, OutgoingHttpHeaders, RequestOptions } from "node:http";
+import type { IncomingMessage, OutgoingHttpHeaders } from "node:http";
 import type { Clock } from "../base/clock.ts";
 import { requestBy } from "../base/egress_clients.ts";
 import { Fault } from "../base/errors.ts";
@@ -11,7 +11,7 @@ import { endToEnd, headerValue, headerValues, nameSet, withoutHeaders, type Head
 import { problem, type Reply } from "../http/reply.ts";
 import { readBody } from "../operator/operator_server.ts";
 import type { Inbound } from "../server/receive.ts";
-import { addressOf, createAgent, Failure, failureOf, LEADS_BACK, NO_ADMIN, UNKNOWN_NAME, type Backend } from "./backend.ts";
+import { connectionTo, Failure, failureOf, LEADS_BACK, NO_ADMIN, UNKNOWN_NAME, type Backend } from "./backend.ts";
 import { MAX_BODY_BYTES, scriptHeaders, type AdminBackend } from "./server.ts";
 
 /** Time limit for the head of a reply, connecting included. The body has none: it may be an event stream. */
@@ -28,9 +28,7 @@ export class AdminProxy implements AdminBackend {
   readonly #backend: Backend;
   readonly #clock: Clock;
   readonly #log: Log;
-  /** The options shared by all requests. */
-  readonly #target: RequestOptions;
-  readonly #agent: Agent;
+  readonly #connection: ReturnType<typeof connectionTo>;
   /** Open event streams, which do not end by themselves. */
   readonly #streams = new Set<IncomingMessage>();
   /** Identifies requests that loop back here (RFC 9110 §7.6.3), which would use up all connections. */
@@ -41,8 +39,7 @@ export class AdminProxy implements AdminBackend {
     this.#backend = backend;
     this.#clock = clock;
     this.#log = log;
-    this.#target = { ...addressOf(backend), setHost: false, maxHeaderSize: MAX_HEAD_BYTES };
-    this.#agent = createAgent(backend);
+    this.#connection = connectionTo(backend);
   }
 
   endStreams(): void {
@@ -81,7 +78,7 @@ export class AdminProxy implements AdminBackend {
     const waitMs = method === "POST" ? REPLY_TO_POST_MS : REPLY_MS;
     return new Promise((resolve, reject) => {
       if (headerValues(headers, "via").some((value) => value.includes(this.#via))) throw new Failure("upstream_invalid", LEADS_BACK);
-      const request = requestBy(this.#agent, { ...this.#target, method, path: url.pathname.replace(/\/$/, "") + path, headers: list });
+      const request = requestBy(this.#connection.agent, { ...this.#connection, setHost: false, maxHeaderSize: MAX_HEAD_BYTES, method, path: url.pathname.replace(/\/$/, "") + path, headers: list });
       const fail = (failure: Failure) => {
         reject(failure);
         request.destroy();

@@ -6,6 +6,7 @@ import * as acceptedWarnings from "../config/accepted_warnings.ts";
 import * as addressRanges from "../config/address_range.ts";
 import * as passwords from "../base/password.ts";
 import * as moduleFields from "../config/plugin_modules.ts";
+import * as jsonText from "../config/json_text.ts";
 import * as references from "../config/references.ts";
 import * as tests from "../config/read_tests.ts";
 import * as signatures from "../config/signed.ts";
@@ -111,6 +112,7 @@ const ALL: LoadedParts = {
   recentRequests,
   signatures,
   references,
+  jsonText,
   warnings: { ...acceptedWarnings, ...warnings },
 };
 

@@ -35,15 +35,8 @@ export interface Compared {
   readonly differing: readonly string[];
 }
 
-/** How values are compared. */
-export interface Comparing {
-  readonly conceal: Conceal;
-  /** Of the patterns: long texts take long. */
-  readonly meter: StepMeter;
-}
-
-/** `expected` is `displayed` already. Rejects with what the meter throws. */
-export async function compare({ expect, expected }: Pick<ConfigTest, "expect" | "expected">, outcome: Outcome, { conceal, meter }: Comparing): Promise<Compared> {
+/** `expected` is `displayed` already. `meter`: of the patterns, as long texts take long; rejects with what it throws. */
+export async function compare({ expect, expected }: Pick<ConfigTest, "expect" | "expected">, outcome: Outcome, conceal: Conceal, meter: StepMeter): Promise<Compared> {
   const written = expected as Readonly<Record<string, Json>>;
   const found: Record<string, Json> = {};
   const differences: string[] = [];

@@ -212,7 +212,7 @@ class Trial {
       await this.#bench.slice();
     }
     const { fault, ...outcome } = await this.#send();
-    const compared = await compare(this.#test, outcome, { conceal: concealerOf(this.#bench.loaded), meter: this.#meter });
+    const compared = await compare(this.#test, outcome, concealerOf(this.#bench.loaded), this.#meter);
     if (compared.differences.length === 0) return compared;
     const { code } = outcome;
     const cause = fault !== null ? [`the gateway logs: ${fault}`] : code !== null && this.#test.expect.code === undefined ? [`the error code is ${code}`] : [];

@@ -28,9 +28,8 @@ export function upstreamSetReport({ service, circuit, peers }: UpstreamSet): Ups
   const usable = usableOf(peers);
   const upstreams = peers.map((peer): UpstreamReport => {
     const { id, host, port, weight, group, inFlight } = peer;
-    const { report } = peer.health;
-    const state = weight === 0 ? "draining" : report.state;
-    return { id, host, port, weight, group, ...report, state, usable: usable.includes(peer), inFlight };
+    const { state, since, until, reason } = peer.health.report;
+    return { id, host, port, weight, group, state: weight === 0 ? "draining" : state, usable: usable.includes(peer), since, until, reason, inFlight };
   });
   return { name: service, circuitBreaker: circuit, upstreams };
 }

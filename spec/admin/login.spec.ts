@@ -8,6 +8,46 @@ import { basic, PASSWORD, RIGHT, startAdmin, USER, WRONG } from "./harness.ts";
 /** scrypt of "quick" with N = 1024, which takes a millisecond. */
 const QUICK = "scrypt$1024$8$1$BwcHBwcHBwcHBwcHBwcHBw$Dj4MCJX6B5OKDIzJjNvQXdnTIySlUIIoys9kE_3K7cQ";
 
+describe("credentials of a GET", () => {
+  it.each(["/gateway/status", "/gateway/health", "/gateway/stats", "/gateway/tests", "/gateway/now", "/metrics"])("are accepted in place of a session: %s", async (path) => {
+    const { ask } = await startAdmin();
+    for (const method of ["GET", "HEAD"]) expect((await ask(method, path, { headers: { authorization: RIGHT } })).status).toBe(200);
+    const refused = await ask("GET", path, { headers: { authorization: WRONG } });
+    expect([refused.status, refused.json.code, refused.headers["set-cookie"]]).toEqual([401, "unauthenticated", undefined]);
+  });
+
+  it.each(["/gateway", "/gateway/config"])("do not stand for the cookie where secrets of the configuration are shown: %s", async (path) => {
+    const { ask } = await startAdmin();
+    const refused = await ask("GET", path, { headers: { authorization: RIGHT } });
+    expect([refused.status, refused.json.detail]).toEqual([401, "Log in with POST /login and send the cookie it sets."]);
+  });
+
+  it("are throttled as those of a login, and never asked for in a way that opens a dialog of a browser", async () => {
+    const { ask, login } = await startAdmin();
+    const get = () => ask("GET", "/gateway/status", { headers: { authorization: WRONG } });
+    const refused = await get();
+    expect(refused.headers["www-authenticate"]).not.toMatch(/basic/i);
+    for (let i = 0; i < 4; i++) await get();
+    expect([(await ask("GET", "/gateway/status", { headers: { authorization: RIGHT } })).status, (await login()).status]).toEqual([429, 429]);
+  });
+
+  it("are not accepted for what changes or tries something, and other schemes are no credentials", async () => {
+    const { ask } = await startAdmin();
+    const post = await ask("POST", "/gateway/reload", { headers: { authorization: RIGHT } });
+    expect([post.status, post.json.detail]).toEqual([401, "Log in with POST /login and send the cookie it sets."]);
+    const bearer = await ask("GET", "/gateway/status", { headers: { authorization: RIGHT.replace("Basic", "Bearer") } });
+    expect([bearer.status, bearer.json.detail]).toEqual([401, "Log in with POST /login and send the cookie it sets."]);
+  });
+
+  it("do not help a session that has ended, and need no live one", async () => {
+    const { ask, session } = await startAdmin();
+    const cookie = await session();
+    await ask("DELETE", "/logout", { headers: { cookie } });
+    expect((await ask("GET", "/gateway/status", { headers: { cookie } })).status).toBe(401);
+    expect((await ask("GET", "/gateway/status", { headers: { cookie, authorization: RIGHT } })).status).toBe(200);
+  });
+});
+
 describe("POST /login", () => {
   it("gives 200 with the token cookie, the user and the end of the session for the right credentials", async () => {
     const { login } = await startAdmin({ sessionTtlS: 900 });

@@ -118,9 +118,8 @@ export class Draft {
     this.#gaps.clear();
     const guarded = new Map<string, Gap[]>();
     for (const gap of gaps.filter(({ guards }) => guards.length > 0)) {
-      const known = guarded.get(gap.head);
-      if (known === undefined) guarded.set(gap.head, [gap]);
-      else known.push(gap);
+      if (!guarded.has(gap.head)) guarded.set(gap.head, []);
+      guarded.get(gap.head)!.push(gap);
     }
     for (const [service, route, plugins] of guarded.size === 0 ? [] : this.#routes()) {
       const numbers = new Set(plugins.map((plugin) => this.#numberOf(plugin)));

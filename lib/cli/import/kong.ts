@@ -235,9 +235,8 @@ function indexOf(list: Place, reference: string): Map<unknown, Place[]> {
     const given = place.get(reference);
     const names = typeof given.value === "object" ? ["name", "id", "username"].map((field) => given.get(field).value) : [given.value];
     for (const name of new Set(names)) {
-      const known = index.get(name);
-      if (known === undefined) index.set(name, [place]);
-      else known.push(place);
+      if (!index.has(name)) index.set(name, []);
+      index.get(name)!.push(place);
     }
   }
   return index;

@@ -8,34 +8,22 @@ import type { Place } from "./place.ts";
 export function balancing(upstream: Place, isWeighted: boolean): Readonly<Record<string, unknown>> {
   const algorithm = upstream.ignore("slots").get("algorithm").text() ?? "round-robin";
   const inTurn = { load_balancing_strategy: isWeighted ? "weighted" : "round_robin" };
-  switch (algorithm) {
-    case "round-robin":
-      return inTurn;
-    case "least-connections":
-      return { load_balancing_strategy: "least_connections" };
-    case "consistent-hashing":
-      return hashing(upstream) ?? inTurn;
-    case "sticky-sessions":
-      return { ...inTurn, ...sticky(upstream) };
-  }
-  upstream.get("algorithm").note(`"${algorithm}" is not carried over: the service has load_balancing_strategy "${inTurn.load_balancing_strategy}"`);
+  if (algorithm === "least-connections") return { load_balancing_strategy: "least_connections" };
+  if (algorithm === "consistent-hashing") return hashing(upstream) ?? inTurn;
+  if (algorithm === "sticky-sessions") return { ...inTurn, ...sticky(upstream) };
+  if (algorithm !== "round-robin") upstream.get("algorithm").note(`"${algorithm}" is not carried over: the service has load_balancing_strategy "${inTurn.load_balancing_strategy}"`);
   return inTurn;
 }
 
 /** Undefined if there is no counterpart, which is noted. */
 function hashing(upstream: Place): Readonly<Record<string, unknown>> | undefined {
   const on = upstream.get("hash_on").text() ?? "none";
-  noteFallback(upstream);
-  switch (on) {
-    case "ip":
-      return { load_balancing_strategy: "ip_hash" };
-    case "consumer":
-      return hashOn("credential");
-    case "header":
-      return hashOn(named(upstream, "header"));
-    case "cookie":
-      return hashOn(cookie(upstream));
-  }
+  const fallback = upstream.ignore("hash_fallback_header", "hash_fallback_query_arg", "hash_fallback_uri_capture").get("hash_fallback");
+  if ((fallback.text() ?? "none") !== "none") fallback.note("is not carried over: requests without the value go to each upstream in turn");
+  if (on === "ip") return { load_balancing_strategy: "ip_hash" };
+  if (on === "consumer") return hashOn("credential");
+  if (on === "header") return hashOn(named(upstream, "header"));
+  if (on === "cookie") return hashOn(cookie(upstream));
   const remedy = on === "uri_capture" ? ": use a placeholder in the path of the route, and hash on param:<name>" : "";
   upstream.ignore("hash_on_query_arg", "hash_on_uri_capture").get("hash_on").note(`"${on}" is not carried over: requests go to each upstream in turn${remedy}`);
   return undefined;
@@ -58,11 +46,6 @@ function named(upstream: Place, kind: "header" | "cookie"): string | undefined {
   if (TOKEN.test(name)) return `${kind}:${name}`;
   place.note(`is not the name of a ${kind}: requests go to each upstream in turn`);
   return undefined;
-}
-
-function noteFallback(upstream: Place): void {
-  const fallback = upstream.ignore("hash_fallback_header", "hash_fallback_query_arg", "hash_fallback_uri_capture").get("hash_fallback");
-  if ((fallback.text() ?? "none") !== "none") fallback.note("is not carried over: requests without the value go to each upstream in turn");
 }
 
 function sticky(upstream: Place): object {
