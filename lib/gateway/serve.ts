@@ -194,7 +194,7 @@ export function serve(inbound: Inbound, snapshot: Pick<Snapshot, "table"> & Part
   }
 }
 
-const NO_CONDITIONS = { detail: "No route of this path fits the headers, the query and the cookies of the request." };
+const NO_CONDITIONS = { detail: "No route of this path fits the headers, the query, the cookies and the scheme of the request." };
 const NO_HOST = { detail: "The request target names no host with an optional port." };
 
 /**

@@ -37,7 +37,7 @@ describe("serve", () => {
     const routes = [{ path: "/x", methods: ["GET"], match: { headers: { "X-Version": "2" } } }, { path: "/{rest*}" }];
     const gateway = createGateway({ config: oneService(9, { routes }) });
     const answer = await gateway.inject({ url: "/a/x", headers: { "X-Version": "3" } });
-    expect([answer.status, answer.json()]).toEqual([404, expect.objectContaining({ code: "route_not_found", detail: "No route of this path fits the headers, the query and the cookies of the request." })]);
+    expect([answer.status, answer.json()]).toEqual([404, expect.objectContaining({ code: "route_not_found", detail: "No route of this path fits the headers, the query, the cookies and the scheme of the request." })]);
     expect((await gateway.inject({ url: "/a/x", method: "PUT" })).header("Allow")).toBe("GET, HEAD");
   });
 

@@ -279,7 +279,7 @@ describe("the candidates of explain", () => {
     ]);
     const refused = await own.explain({ method: "GET", url: "/only", headers: { Cookie: "c=other" } });
     expect([refused.status, refused.code, refused.reasons]).toEqual([404, "route_not_found", [
-      "No route of this path fits the headers, the query and the cookies of the request.",
+      "No route of this path fits the headers, the query, the cookies and the scheme of the request.",
       'Route "only" of service "s" (/only) matches the path, but its condition on cookie c does not hold.',
     ]]);
     expect(JSON.stringify([taken, refused])).not.toMatch(/s3cret|hidden|v4lue/);
