@@ -12,6 +12,7 @@ import type { Setting } from "../lib/config/start_settings.ts";
 import type { Followers } from "../lib/gateway/bundle.ts";
 import { Gateway } from "../lib/embed/gateway.ts";
 import { GatewayCore } from "../lib/gateway/gateway.ts";
+import { Call, Exchange } from "../lib/http/exchange.ts";
 import * as everything from "../lib/index.ts";
 import { builtinPlugins } from "../lib/plugins/builtin.ts";
 import { document, documents, found, read, root, tableUnder } from "./support/documents.ts";
@@ -161,6 +162,26 @@ describe("what programs see", () => {
     const rows = tableUnder("Members of the gateway", document("docs/embedding.md"));
     const named = rows.flatMap(([cell]) => found(cell!, /(?:^|`)(\w+)(?:\([^`]*\))?(?:`|$)/g));
     expect(named.sort()).toEqual(members.filter((name) => name !== "constructor").sort());
+  });
+
+  it("every member of an exchange has a row with its type and whether a copy may change it, in the order of the code", () => {
+    const code = read("lib/http/exchange.ts");
+    const [, parts = ""] = /^export interface ExchangeParts \{\n([^]*?)^\}/m.exec(code)!;
+    const [, kept = ""] = /with\(changes: Partial<Omit<ExchangeParts, ([^>]*)>>\)/.exec(code)!;
+    const getters = [...code.matchAll(/^ {2}get (\w+)\(\): (\w+) \{\n {4}return this\.call\./gm)].map(([, name, type]) => [name, type, "no"]);
+    const fields = [...parts.matchAll(/^ {2}readonly (\w+): (.+);$/gm)].map(([, name, type]) => [name, type, kept.includes(`"${name}"`) ? "no" : "yes"]);
+    expect(fields.length).toBeGreaterThan(15);
+    const rows = tableUnder("The exchange", document("docs/writing-plugins.md"));
+    const written = rows.map(([name, type, , may]) => [name, type!.replaceAll("\\|", "|").replaceAll("`", ""), /^\w+/.exec(may!)![0]]);
+    expect(written).toEqual([...fields, ...getters, ["with", "(changes) => Exchange", "no"]]);
+    expect(Object.getOwnPropertyNames(Exchange.prototype).sort()).toEqual(["constructor", "requestId", "signal", "with"]);
+  });
+
+  it("every member of the call of an exchange has a row, and every row names members", () => {
+    const call = new Call({ id: "", remoteAddress: "", trustedRemote: false, startedAt: 0, inform: () => undefined });
+    const members = [...Object.keys(call), ...Object.getOwnPropertyNames(Call.prototype)].filter((name) => name !== "constructor");
+    const named = tableUnder("The call", document("docs/writing-plugins.md")).flatMap(([cell]) => found(cell!, /(?:^|`)(\w+)(?:\([^`]*\))?(?:`|$)/g));
+    expect(named.sort()).toEqual(members.sort());
   });
 
   it("every endpoint of the admin interface in the documents is one that the code serves", () => {
