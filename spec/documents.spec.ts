@@ -258,6 +258,11 @@ describe("the documents", () => {
     expect(pages.filter((page) => page !== "README.md" && !links.includes(page))).toEqual([]);
   });
 
+  it("the page about upgrading has a section for every released version", () => {
+    const released = found(read("CHANGELOG.md"), /^## \[(\d+\.\d+\.\d+)\]/gm);
+    expect(found(document("docs/upgrading.md").text, /^## From (.+)$/gm)).toEqual(released);
+  });
+
   it("files in the package link to no file outside the package", () => {
     const { files } = JSON.parse(read("package.json")) as { files: string[] };
     const always = ["README.md", "LICENSE", "package.json"];
