@@ -6,7 +6,7 @@ import { ERRORS, type ErrorCode } from "../base/errors.ts";
 import { suggest } from "../base/suggest.ts";
 import { version } from "../base/version.ts";
 
-export interface Entry {
+export interface CodeEntry {
   /** The heading above its table: "Errors". */
   readonly heading: string;
   /** The first cell as plain text: "key_missing". "…" stands for variable text. */
@@ -16,8 +16,8 @@ export interface Entry {
 }
 
 /** The rows of all tables of a page. */
-export function entriesOf(page: string): Entry[] {
-  const entries: Entry[] = [];
+export function entriesOf(page: string): CodeEntry[] {
+  const entries: CodeEntry[] = [];
   let heading = "";
   let columns: readonly string[] | null = null;
   for (const line of page.split("\n")) {
@@ -51,7 +51,7 @@ export function codeHelp(name: string): string | null {
   return found.length === 0 ? null : found.map(textOf).join("\n");
 }
 
-function textOf({ heading, code, facts }: Entry): string {
+function textOf({ heading, code, facts }: CodeEntry): string {
   const lines = facts.filter(([, text]) => text !== "").map(([name, text]) => `  ${name}: ${text}\n`);
   return `${code} (docs/troubleshooting.md, ${heading})\n${lines.join("")}`;
 }
