@@ -63,11 +63,14 @@ export async function auditOf(flags: Flags): Promise<Audited> {
   const modules = await loadPluginModules(configPath, process.env, configKeyFile);
   for (const name of partsNamedBy(settings)) await modules.loadPart(name);
   const reader = new ConfigReader({ configFile: configPath, modules, ...(configKeyFile !== undefined && { configKeyFile }) }, (path) => readFileSync(path));
-  const read = reader.load(reader.source());
+  const { read, destinations } = await modules.withPositions(() => {
+    const found = reader.load(reader.source());
+    return { read: found, destinations: destinationsIn(found.loaded, modules) };
+  });
   const { config, tests, testFiles } = read.loaded;
   const keys = [...read.inputs.files].flatMap(([path, content]) => (PRIVATE_KEY.test(content.toString("latin1")) ? [path] : []));
   const own = config.global.pluginModules.map(({ path }) => auditedFile(path.path, path.content));
-  const dials = dialsOf(settings, destinationsIn(read.loaded, modules));
+  const dials = dialsOf(settings, destinations);
   const listens = listensOf(settings);
   // "*", the servers of a Cluster, counts: they may give each other names. localhost is looked up in files alone (RFC 6761 §6.3).
   const names = [...dials, ...listens].filter(({ host }) => isIP(host) === 0);

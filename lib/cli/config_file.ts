@@ -2,7 +2,8 @@
  * `edge-gateway validate`: checks a configuration without starting anything. It runs the code of plugin modules.
  */
 import { messageOf } from "../base/errors.ts";
-import { formatPath, parseJson, positionAt } from "../config/json.ts";
+import { formatPath, positionAt } from "../config/json.ts";
+import { parseJson } from "../config/json_text.ts";
 import { readConfigFile, type ConfigIssue } from "../config/source.ts";
 import { readValues, START_SETTINGS } from "../config/start_settings.ts";
 import { ConfigError } from "../gateway/config_error.ts";
@@ -121,7 +122,7 @@ function settingOf({ flags }: Arguments, name: "configPath" | "configKey"): stri
 export async function openCandidate(file: string, keyFile: string | undefined): Promise<Candidate> {
   const modules = await loadPluginModules(file, process.env, keyFile);
   try {
-    return new Candidate({ configFile: file, modules, ...(keyFile !== undefined && { configKeyFile: keyFile }) });
+    return await modules.withPositions(() => new Candidate({ configFile: file, modules, ...(keyFile !== undefined && { configKeyFile: keyFile }) }));
   } catch (error) {
     throw error instanceof ConfigError ? error : new Failure(`${file}: ${messageOf(error)}`, 2);
   }

@@ -2,7 +2,8 @@
  * `edge-gateway import`: makes a configuration from an OpenAPI document, or from the configuration of Kong.
  */
 import { readFileSync, statSync, writeFileSync } from "node:fs";
-import { formatPath, parseJson } from "../config/json.ts";
+import { formatPath } from "../config/json.ts";
+import { parseJson } from "../config/json_text.ts";
 import { whyUnreadable } from "../base/regular_file.ts";
 import { isObject } from "../json_schema/values.ts";
 import type { Arguments, RunCommand } from "./arguments.ts";

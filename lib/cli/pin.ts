@@ -5,6 +5,7 @@ import { hash } from "node:crypto";
 import { chmodSync, existsSync, realpathSync, statSync } from "node:fs";
 import { formatPath, type JsonNode, type Position } from "../config/json.ts";
 import { parsedFrom, readConfigFile } from "../config/source.ts";
+import { parseWithPositions } from "../config/json_text.ts";
 import { moduleFilesOf } from "../config/plugin_modules.ts";
 import * as references from "../config/references.ts";
 import { ConfigError } from "../gateway/config_error.ts";
@@ -25,6 +26,7 @@ export const pin: RunCommand = async (given) => {
   if (/\.[cm]?js$/.test(file)) throw new Failure(`${file} is a module: name the configuration that names it, edge-gateway pin gw.json`, 2);
   const read = readConfigFile(file);
   if (!read.ok) throw new ConfigError(read.issues, file);
+  parseWithPositions(read);
   const { issues: inText } = parsedFrom(read);
   const { modules, issues } = moduleFilesOf(read, { references, environment: process.env });
   if (inText.length + issues.length > 0) throw new ConfigError(inText.length > 0 ? inText : issues, file);

@@ -63,8 +63,8 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
   const supervisor = settings.workers === 1 ? null : (await ON_DEMAND.workers()).openWorkers(settings, named, log);
   const made = { ...gatewayOptions, modules, log, hasHttps: settings.serverCertPath !== null, ...(tracing && { tracing }), ...(adminCookie !== undefined && { adminCookie }) };
   const reporting = modules.partIfLoaded("reporting");
-  const reported = reporting && open(reporting.Gateway, made, supervisor?.threads);
-  const gateway = reported ?? open(GatewayCore, made, supervisor?.threads);
+  const reported = reporting && (await open(reporting.Gateway, made, supervisor?.threads));
+  const gateway = reported ?? (await open(GatewayCore, made, supervisor?.threads));
   const { configuration } = GatewayCore.partsOf(gateway);
   // Before anything listens: to find the warnings of ten thousand routes takes a second.
   await configuration.findWarnings();
@@ -102,9 +102,9 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
 }
 
 /** Throws a `ConfigError`, or a `Failure` when a plugin cannot be created or names no servers that it could ask. */
-function open<G extends GatewayCore>(Kind: new (options: CompleteOptions, threads?: Threads) => G, options: CompleteOptions, threads: Threads | undefined): G {
+async function open<G extends GatewayCore>(Kind: new (options: CompleteOptions, threads?: Threads) => G, options: CompleteOptions, threads: Threads | undefined): Promise<G> {
   try {
-    return new Kind(options, threads);
+    return await options.modules.withPositions(() => new Kind(options, threads));
   } catch (error) {
     throw error instanceof ConfigError ? error : new Failure(`${options.configFile === undefined ? "" : `${options.configFile}: `}${messageOf(error)}`, 1);
   }

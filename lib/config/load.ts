@@ -43,8 +43,6 @@ export type LoadResult<K extends PluginKind = PluginKind> =
       readonly concealed: (text: string) => string;
       /** Of the source; undefined: it is a value. */
       readonly file: string | undefined;
-      /** Of the value at a path, or of what stands around it; null for a configuration that is a value. */
-      readonly positionOf: (at: Path) => Issue["position"];
       /** Of `shown`, whatever the order of its keys: 12 hexadecimal digits of a SHA-256. */
       readonly digest: string;
       /** The values of references that no random text could stand for, by reference: see `Placeholders`. */
@@ -82,7 +80,6 @@ export function loadConfig<K extends PluginKind>(source: ConfigSource, options: 
     concealed: (text) => concealerOf({ secrets: found })(text),
     formed: sources.formed,
     file: "file" in source ? source.file : undefined,
-    positionOf: (at) => positionAt(root, at),
     files: [...files.values()],
   };
 }

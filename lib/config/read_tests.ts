@@ -2,7 +2,8 @@
  * Reads the tests of a configuration from its field `tests` and from the files of `test_files`, and reports all their errors.
  */
 import { suggest } from "../base/suggest.ts";
-import { byPosition, describeNode, formatPath, itemsOf, nodeAt, parseJson, type Issue, type JsonNode, type Path } from "./json.ts";
+import { byPosition, describeNode, formatPath, itemsOf, nodeAt, type Issue, type JsonNode, type Path } from "./json.ts";
+import { parseJson } from "./json_text.ts";
 import type { PartFields } from "./part_fields.ts";
 import * as references from "./references.ts";
 import { INVALID, report, type CheckContext } from "./schema.ts";

@@ -4,7 +4,7 @@
  */
 import { dirname, resolve } from "node:path";
 import { readRegularFile, whyUnreadable } from "../base/regular_file.ts";
-import { nodeFrom, parseJson, type Issue } from "./json.ts";
+import { nodeFrom, readValidJson, type Issue, type JsonNode } from "./json.ts";
 import type { PlaceholderSource, ReferenceReader, Sources } from "./schema_core.ts";
 
 /** A file that has been read, or a JavaScript value of the same shape. */
@@ -61,15 +61,25 @@ export function signatureFile(path: string): string {
 }
 
 /** A source is read for its parts and modules before it is read as a whole, and parsed once. */
-const parsed = new WeakMap<ConfigSource, ReturnType<typeof parseJson>>();
+const parsed = new WeakMap<ConfigSource, Parsed>();
 
-/** The document of a source. */
-export function parsedFrom(source: ConfigSource): ReturnType<typeof parseJson> {
+interface Parsed {
+  readonly node: JsonNode | null;
+  readonly issues: readonly Issue[];
+}
+
+/** The document of a source; what is wrong with its text, and where, once `parseWithPositions` has read it. */
+export function parsedFrom(source: ConfigSource): Parsed {
   const known = parsed.get(source);
   if (known !== undefined) return known;
-  const found = "value" in source ? { node: nodeFrom(source.value), issues: [] } : parseJson(source.text);
+  const node = "value" in source ? nodeFrom(source.value) : readValidJson(source.text);
+  const found = { node, issues: node === null ? [{ at: [], message: "is not valid JSON", position: null }] : [] };
   parsed.set(source, found);
   return found;
+}
+
+export function rememberParsed(source: ConfigSource, found: Parsed): void {
+  parsed.set(source, found);
 }
 
 /** Ends the memory of the document of a source: sources are kept. */

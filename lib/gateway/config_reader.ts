@@ -79,6 +79,7 @@ export class ConfigReader {
   /** Files that `known` has are not read again, and were checked when they were read. Throws a `ConfigError`. */
   load(source: ConfigSource, known?: Inputs, placeholders?: PlaceholderSource): ReadConfig {
     const { modules } = this.options;
+    modules.partIfLoaded("jsonText")?.parseWithPositions(source);
     const lacking = modules.lacks(source);
     if (lacking.length > 0) throw new ConfigError(lacking, fileOf(source));
     const environment = known?.environment ?? { ...(this.options.environment ?? process.env) };

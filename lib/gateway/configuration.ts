@@ -151,7 +151,7 @@ export class Configuration {
       this.#checkOpen();
       const source = this.#reader.source(config);
       await this.#parts.loadParts(source);
-      await this.#parts.loadPart("changes");
+      for (const name of ["changes", "jsonText"] as const) await this.#parts.loadPart(name);
       this.#isReread = false;
       const read = this.#reader.load(source);
       await this.#runTests(read, "strict");
@@ -198,7 +198,7 @@ export class Configuration {
   /** As `rereadFiles`, in all threads of the program. */
   rereadFilesInAll(): Promise<boolean> {
     return this.#inTurn(async () => {
-      const reread = this.#reread();
+      const reread = await this.#parts.withPositions(() => this.#reread());
       if (reread === null) return false;
       await this.#replace(reread);
       this.#findWarningsLater();

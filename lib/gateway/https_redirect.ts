@@ -1,7 +1,8 @@
 /**
  * Redirects requests that arrive over plain HTTP to HTTPS, before a route is looked up (`global.https_redirect`).
  */
-import { parseJson, positionAt } from "../config/json.ts";
+import { positionAt } from "../config/json.ts";
+import { parseJson } from "../config/json_text.ts";
 import type { Config } from "../config/model.ts";
 import type { ConfigSource } from "../config/source.ts";
 import { problem, type Reply } from "../http/reply.ts";

@@ -11,6 +11,7 @@ import type { Environment } from "../config/start_settings.ts";
 import { parsedFrom, type ConfigIssue, type ConfigSource } from "../config/source.ts";
 import type { TABLE } from "../parts/table.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
+import { ConfigError } from "./config_error.ts";
 
 export type { Mounted } from "../embed/mounted.ts";
 export type { Change } from "../proof/config_diff.ts";
@@ -98,6 +99,10 @@ export class Parts {
 
   /** Loads the parts that a configuration names, as far as this build has them: see `lacks`. */
   async loadParts(source: ConfigSource): Promise<void> {
+    if (parsedFrom(source).node === null) {
+      await this.loadPart("jsonText");
+      this.part("jsonText").parseWithPositions(source);
+    }
     const { node } = parsedFrom(source);
     if (node === null) return;
     const named = this.#named.filter(([name, naming]) => isInBuild(name) && namings(node, naming).length > 0);
@@ -112,6 +117,17 @@ export class Parts {
     if (this.#loaded.has(name)) return;
     this.called.add(load);
     this.#loaded.set(name, await loaded(load));
+  }
+
+  /** What `read` returns. After a `ConfigError` it reads again, with what tells the positions of errors. */
+  async withPositions<T>(read: () => T): Promise<T> {
+    try {
+      return read();
+    } catch (error) {
+      if (!(error instanceof ConfigError) || this.partIfLoaded("jsonText") !== null) throw error;
+      await this.loadPart("jsonText");
+      return read();
+    }
   }
 
   /** The kinds of a module, or why there are none. */

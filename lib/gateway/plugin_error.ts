@@ -2,6 +2,7 @@
  * A plugin instance that cannot be created, and where it is configured: as an error of the configuration.
  */
 import { messageOf } from "../base/errors.ts";
+import { positionAt } from "../config/json.ts";
 import type { LoadResult } from "../config/load.ts";
 import type { Config } from "../config/model.ts";
 import type { Scope } from "../plugins/plugin.ts";
@@ -37,12 +38,12 @@ export function describePlace({ service, route }: Pick<Scope, "service" | "route
 }
 
 /** A `PluginError` as a `ConfigError`, any other error as it is. */
-export function placed(error: unknown, { config, file, positionOf, concealed }: Omit<Extract<LoadResult, { readonly ok: true }>, "ok">): unknown {
+export function placed(error: unknown, { config, file, secrets, concealed }: Omit<Extract<LoadResult, { readonly ok: true }>, "ok">): unknown {
   if (!(error instanceof PluginError)) return error;
   const at = [...pathOf(error.place, config), "plugins", error.index];
   const message = concealed(error.message);
   // A cause may repeat the same secrets.
-  return new ConfigError([{ at, message, position: positionOf(at) }], file, message === error.message ? error.cause : undefined);
+  return new ConfigError([{ at, message, position: positionAt(secrets.root, at) }], file, message === error.message ? error.cause : undefined);
 }
 
 function pathOf({ service, route }: Place, { services }: Config): (string | number)[] {

@@ -6,6 +6,7 @@ import * as acceptedWarnings from "../config/accepted_warnings.ts";
 import * as addressRanges from "../config/address_range.ts";
 import * as passwords from "../base/password.ts";
 import * as moduleFields from "../config/plugin_modules.ts";
+import * as jsonText from "../config/json_text.ts";
 import * as references from "../config/references.ts";
 import * as tests from "../config/read_tests.ts";
 import * as signatures from "../config/signed.ts";
@@ -23,6 +24,7 @@ import * as exposition from "../observe/exposition.ts";
 import * as metrics from "../observe/metrics_plan.ts";
 import * as serverTiming from "../observe/server_timing.ts";
 import * as kindProblem from "../plugins/kind_problem.ts";
+import * as sendingValid from "../plugins/sending_valid.ts";
 import { builtinPlugins } from "../plugins/builtin.ts";
 import * as conditions from "../route/conditions.ts";
 import * as upstreamPath from "../route/upstream_path.ts";
@@ -90,7 +92,7 @@ const ALL: LoadedParts = {
   tests,
   counters: memory,
   client,
-  modules: { ...moduleFields, ...moduleLoader },
+  modules: { ...moduleFields, ...moduleLoader, ...sendingValid },
   passwords,
   redis: { ...sharedCounters, ...countersFields },
   plugins: { ...pluginInstances, ...pluginDestinations },
@@ -111,6 +113,7 @@ const ALL: LoadedParts = {
   recentRequests,
   signatures,
   references,
+  jsonText,
   warnings: { ...acceptedWarnings, ...warnings },
 };
 

@@ -128,6 +128,8 @@ export const PARTS = {
     named: ["tests", "test_files"],
     load: () => import("../config/read_tests.ts"),
   },
+  /** Positions of values, and errors of texts: of a configuration that is refused, of tests, and of a reload, which may be refused. */
+  jsonText: { named: ["tests", "test_files"], load: () => import("../config/json_text.ts") },
   /** What `${` stands for. */
   references: { named: (document) => textsOf([document]).some((text) => text.includes("${")), load: () => import("../config/references.ts") },
   /** Rate counters in the memory of the program. */
@@ -140,10 +142,14 @@ export const PARTS = {
     named: KIND_PLACES.map((place) => place.replace(".name", "")),
     load: async () => ({ ...(await import("../gateway/plugin_instances.ts")), ...(await import("../gateway/plugin_destinations.ts")) }),
   },
-  /** Plugin modules: their fields, and their evaluation. */
+  /** Plugin modules: their fields, their evaluation, and what their replies are held to. */
   modules: {
     named: ["global.plugin_modules[]"],
-    load: async () => ({ ...(await import("../config/plugin_modules.ts")), ...(await import("../gateway/module_loader.ts")) }),
+    load: async () => ({
+      ...(await import("../config/plugin_modules.ts")),
+      ...(await import("../gateway/module_loader.ts")),
+      ...(await import("../plugins/sending_valid.ts")),
+    }),
   },
   /** How plugins verify passwords. */
   passwords: { named: [...namedByKinds("basic_auth"), "global.plugin_modules[]"], load: () => import("../base/password.ts") },

@@ -94,6 +94,7 @@ export async function dryRun(input: DryRunInput, { plugins = [], modules }: Pick
   const source = { text, file: join(dirname(options.configFile ?? ""), POSTED) };
   const lacks = options.configKeyFile === undefined ? [] : [`${source.file}  ${UNSIGNED}`];
   await modules.loadParts(source);
+  await modules.loadPart("jsonText");
   const placeholders = new Placeholders(inForce.formed, known);
   try {
     const { loaded } = reader.load(source, inputs, placeholders);
@@ -114,6 +115,7 @@ async function ofOwnSource(options: ConfigurationOptions, recent: (loaded: Loade
     if (configKeyFile !== undefined) await options.modules.loadPart("signatures");
     const read = config !== undefined ? { ok: true as const, value: config } : readConfigFile(configFile!, signatureCheck(options.modules, configKeyFile));
     if (read.ok) await options.modules.load(read, environment ?? {});
+    await options.modules.loadPart("jsonText");
     candidate = new Candidate(options);
   } catch (error) {
     return refused(linesOf(error));

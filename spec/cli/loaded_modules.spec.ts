@@ -74,6 +74,7 @@ const PARTS = {
   warnings: /^lib\/(?:proof\/(?:config_warnings|plugin_warnings|route_warnings|written)|route\/(?:\w*overlaps|placed_routes|pattern_index|spellings|sample_requests))$/,
   proof: /^lib\/proof\/(?!config_diff$|config_warnings$|plugin_warnings$|route_warnings$|written$)/,
   changes: /^lib\/proof\/config_diff$/,
+  jsonText: /^lib\/config\/json_text$/,
   sockets: /^lib\/cli\/socket_activation$/,
   commands: /^lib\/cli\/(?:demo|config_file|test|junit|explain|diff|reload|admin_client|schema|hash_password|help|terminal|warning_text)$/,
 } as const;
@@ -99,7 +100,7 @@ describe("the program loads what is named, and only that,", () => {
     ["with a limit", withService({ plugins: [{ name: "rate_limit", config: { limit_min: 1 } }] }), [], {}, ["kinds", "plugins", "counters"]],
     ["with a guard of a route", withService({ routes: [{ path: "/a", plugins: [{ name: "key_auth", config: { key: "a" } }] }, { path: "/" }] }), [], {}, ["kinds", "plugins", "warnings"]],
     ["with a guard of the only route", withService({ routes: [{ path: "/a", plugins: [{ name: "key_auth", config: { key: "a" } }] }] }), [], {}, ["kinds", "plugins"]],
-    ["with tests", { ...quickstart, tests: [] }, [], {}, ["tests"]],
+    ["with tests", { ...quickstart, tests: [] }, [], {}, ["tests", "jsonText"]],
     ["with an upstream that speaks HTTP/2", withService({ protocol: "h2c" }), [], {}, ["http2"]],
     ["with a hash", withService({ load_balancing_strategy: "ip_hash" }), [], {}, ["hashOn", "hash"]],
     ["with a choice by load", withService({ load_balancing_strategy: "least_connections" }), [], {}, ["byLoad"]],
@@ -189,6 +190,6 @@ describe("a reload", () => {
     writeFileSync(running.file, JSON.stringify(withService({ protocol: "h2c", plugins: [{ name: "request_size_limit", config: { max_payload_size: 1 } }] })));
     running.child.kill("SIGHUP");
     await running.says(/"message":"configuration reloaded"/);
-    expect(partsOf(modules())).toEqual(["kinds", "plugins", "http2", "changes"]);
+    expect(partsOf(modules())).toEqual(["kinds", "plugins", "http2", "changes", "jsonText"]);
   });
 });

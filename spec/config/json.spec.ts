@@ -1,10 +1,12 @@
 import { describe, expect, it } from "vitest";
-import { formatPath, nodeAt, nodeFrom, parseJson, positionAt, type JsonNode } from "../../lib/config/json.ts";
+import { formatPath, nodeAt, nodeFrom, positionAt, readValidJson, type JsonNode } from "../../lib/config/json.ts";
+import { parseJson } from "../../lib/config/json_text.ts";
 import { random } from "../support/random.ts";
 
 function parsed(text: string | Buffer): JsonNode {
   const { node, issues } = parseJson(text);
   expect(issues).toEqual([]);
+  expect(plain(readValidJson(text)!)).toEqual(plain(node!));
   return node!;
 }
 
@@ -26,6 +28,7 @@ function plain(node: JsonNode): unknown {
 function failure(text: string | Buffer): string {
   const { node, issues } = parseJson(text);
   expect(node).toBeNull();
+  expect(readValidJson(text)).toBeNull();
   expect(issues).toHaveLength(1);
   const [{ position, message }] = issues as [(typeof issues)[number]];
   return `${position!.line}:${position!.column} ${message}`;
@@ -60,6 +63,7 @@ describe("parseJson", () => {
       const put = chance.pick(["", ",", "}", "]", '"', "0", "-", ".", "e", "\\", " ", "\n", "x", ":", "/", "\u0001"]);
       const text = sample.slice(0, at) + put + sample.slice(at + chance.int(0, 1));
       const ours = parseJson(text);
+      expect(readValidJson(text) === null, text).toBe(ours.issues.length > 0);
       let theirs: unknown;
       try {
         theirs = JSON.parse(text);
@@ -170,6 +174,19 @@ describe("parseJson", () => {
 
   it("gives the path of the value in which the syntax is wrong", () => {
     expect(parseJson('{"services": [{"port": x}]}').issues[0]!.at).toEqual(["services", 0, "port"]);
+  });
+});
+
+describe("readValidJson", () => {
+  it.each(['{"a": 1, "a": 2}', '[{"b": {"c": 1, "\\u0063": 2}}]', '{"a": "\\ud800"}', '{"\\ud800": 1}', "1e400", "[".repeat(101) + "]".repeat(101), "", '{"a": ":", "b": "x\\": 1"} x'])(
+    "leaves %s to parseJson, which finds an error or a number that is none for JavaScript",
+    (text) => expect(readValidJson(text)).toBeNull(),
+  );
+
+  it("takes colons and quotes in strings for what they are", () => {
+    const text = '{"a:": "b\\":", "c" : ["\\\\", "\\":\\"", ":"]}';
+    expect(plain(readValidJson(text)!)).toEqual(JSON.parse(text));
+    expect(readValidJson("[".repeat(100) + "]".repeat(100))).not.toBeNull();
   });
 });
 

@@ -1,6 +1,7 @@
 import { describe, expect, expectTypeOf, it } from "vitest";
 import * as references from "../../lib/config/references.ts";
-import { nodeFrom, parseJson } from "../../lib/config/json.ts";
+import { nodeFrom } from "../../lib/config/json.ts";
+import { parseJson } from "../../lib/config/json_text.ts";
 import * as s from "../../lib/config/schema.ts";
 
 const sources = { references, environment: { SECRET: "hush", UPPER: "ABC" }, readFile: () => "", folder: "/" };

@@ -2,6 +2,7 @@
 import { loadConfig as load, type LoadOptions, type LoadResult } from "../../lib/config/load.ts";
 import type { ConfigSource } from "../../lib/config/source.ts";
 import { configJsonSchema as jsonSchema, type PluginKind, type RouteDeclaration, type RouteIssue } from "../../lib/config/model.ts";
+import { parseWithPositions } from "../../lib/config/json_text.ts";
 import { readTests } from "../../lib/config/read_tests.ts";
 import * as references from "../../lib/config/references.ts";
 import type { JsonSchema } from "../../lib/config/schema.ts";
@@ -11,6 +12,7 @@ import * as conditions from "../../lib/route/conditions.ts";
 import * as upstreamPaths from "../../lib/route/upstream_path.ts";
 
 export function loadConfig<K extends PluginKind>(source: ConfigSource, options: LoadOptions<K>) {
+  parseWithPositions(source);
   const result: LoadResult<K> = load(source, { parts: ALL_FIELDS, readTests, references, ...options });
   return result.ok ? { ...result, conditions, upstreamPaths } : result;
 }
