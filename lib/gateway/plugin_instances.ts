@@ -13,7 +13,6 @@ import { dashed } from "../http/headers.ts";
 import type { Metrics, MetricsPlan } from "../observe/metrics_plan.ts";
 import type { Tracer } from "../observe/trace.ts";
 import { composeChain, type Link, type OnFault } from "../plugins/chain.ts";
-import { sendingValid } from "../plugins/sending_valid.ts";
 import { runningOrder, type AnyPlugin, type Scope, type Tools } from "../plugins/plugin.ts";
 import type { DefaultCertificate } from "../server/certificates.ts";
 import type { Counters, GiveMemory } from "../store/counters.ts";
@@ -142,8 +141,9 @@ export function createLink({ name, id, config }: PluginInstance, nth: number, pl
   };
   const created = kind.create(config, tools);
   if (typeof created !== "function") throw new TypeError('"create" gave no function');
-  // Ours send nothing else, and the check of every header of a reply costs half a microsecond.
-  const middleware = runtime.parts.kinds.includes(kind) ? created : sendingValid(created);
+  // Ours send nothing else, and the check of every header of a reply costs half a microsecond; others come with a part.
+  const isOurs = runtime.parts.kinds.includes(kind);
+  const middleware = (isOurs ? undefined : runtime.parts.partIfLoaded("modules")?.sendingValid(created)) ?? created;
   context.instances.add(key);
   const identity = kind.guards === true ? identityOf(key, config) : "";
   const observed = standIns?.observed({ name, scope }, middleware) ?? middleware;

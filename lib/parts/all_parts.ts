@@ -24,6 +24,7 @@ import * as exposition from "../observe/exposition.ts";
 import * as metrics from "../observe/metrics_plan.ts";
 import * as serverTiming from "../observe/server_timing.ts";
 import * as kindProblem from "../plugins/kind_problem.ts";
+import * as sendingValid from "../plugins/sending_valid.ts";
 import { builtinPlugins } from "../plugins/builtin.ts";
 import * as conditions from "../route/conditions.ts";
 import * as upstreamPath from "../route/upstream_path.ts";
@@ -91,7 +92,7 @@ const ALL: LoadedParts = {
   tests,
   counters: memory,
   client,
-  modules: { ...moduleFields, ...moduleLoader },
+  modules: { ...moduleFields, ...moduleLoader, ...sendingValid },
   passwords,
   redis: { ...sharedCounters, ...countersFields },
   plugins: { ...pluginInstances, ...pluginDestinations },

@@ -142,10 +142,14 @@ export const PARTS = {
     named: KIND_PLACES.map((place) => place.replace(".name", "")),
     load: async () => ({ ...(await import("../gateway/plugin_instances.ts")), ...(await import("../gateway/plugin_destinations.ts")) }),
   },
-  /** Plugin modules: their fields, and their evaluation. */
+  /** Plugin modules: their fields, their evaluation, and what their replies are held to. */
   modules: {
     named: ["global.plugin_modules[]"],
-    load: async () => ({ ...(await import("../config/plugin_modules.ts")), ...(await import("../gateway/module_loader.ts")) }),
+    load: async () => ({
+      ...(await import("../config/plugin_modules.ts")),
+      ...(await import("../gateway/module_loader.ts")),
+      ...(await import("../plugins/sending_valid.ts")),
+    }),
   },
   /** How plugins verify passwords. */
   passwords: { named: [...namedByKinds("basic_auth"), "global.plugin_modules[]"], load: () => import("../base/password.ts") },
