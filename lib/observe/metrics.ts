@@ -28,10 +28,10 @@ export class RouteMeter implements Meter {
   /** Requests refused by plugins, by error code. */
   refusals: Map<string, number> | null = null;
   #requests: Map<number, { requests: number }> | null = null;
-  readonly #total: Recent;
+  readonly #total: Total;
 
   /** `total` counts the requests of all routes. */
-  constructor(steps: StepCounter = { current: 0 }, total = new Recent(steps)) {
+  constructor(steps: StepCounter = { current: 0 }, total = new Total(steps)) {
     this.recent = new Recent(steps);
     this.#total = total;
   }
@@ -52,7 +52,9 @@ export class RouteMeter implements Meter {
     const bounded = status === null ? 0 : status > HIGHEST_STATUS ? HIGHEST_STATUS + 1 : status;
     const key = (METHOD_INDEX.get(method) ?? METHODS.length) * SPAN + bounded;
     this.#counter(key).requests++;
-    if (code !== null) this.#failed(code, notes);
+    if (code === null) return;
+    this.#total.failed(code, 1);
+    this.#failed(code, notes);
   }
 
   /** Counts by method and status. */
@@ -98,8 +100,7 @@ export class RouteMeter implements Meter {
   }
 
   #refused(code: string, count: number): void {
-    const refusals = (this.refusals ??= new Map<string, number>());
-    increase(refusals, refusals.has(code) || refusals.size < MAX_CODES ? code : "other", count);
+    increaseCode((this.refusals ??= new Map<string, number>()), code, count);
   }
 }
 
@@ -107,6 +108,10 @@ export type RouteReport = ReturnType<RouteMeter["take"]>;
 
 export function increase<Key>(counts: Map<Key, number>, key: Key, by: number): void {
   counts.set(key, (counts.get(key) ?? 0) + by);
+}
+
+function increaseCode(codes: Map<string, number>, code: string, by: number): void {
+  increase(codes, codes.has(code) || codes.size < MAX_CODES ? code : "other", by);
 }
 
 /** The tries of one service's upstreams. */
@@ -320,6 +325,16 @@ export class Recent extends Counts {
     while (this.#past.length > 0 && this.#past[0]!.step < first) this.#past.shift();
     if (this.#past.length === 0) this.counters = null;
     this.#step = this.#steps.current;
+  }
+}
+
+/** The counts of all requests. */
+export class Total extends Recent {
+  /** Requests that ended with an error of the gateway, by its code, since the start. */
+  readonly codes = new Map<string, number>();
+
+  failed(code: string, count: number): void {
+    increaseCode(this.codes, code, count);
   }
 }
 

@@ -54,6 +54,8 @@ export interface GatewayStats {
   readonly total: Figures;
   /** Requests for which no route was found, or looked for. */
   readonly unrouted: Figures;
+  /** Requests per second that ended with an error of the gateway, by its code: "key_missing", "rate_limited". Without the zeros. */
+  readonly codesPerS: Readonly<Record<string, number>>;
   readonly services: readonly ServiceStats[];
   /** The current step. */
   readonly point: Point;
@@ -96,6 +98,8 @@ export class Stats {
   #isClosed = false;
   /** Oldest first. */
   readonly #history: Omit<Point, "at">[] = [];
+  /** `codes` of all requests at the end of each step of the window, oldest first. */
+  readonly #codes: ReadonlyMap<string, number>[] = [];
   readonly #sum = new Counts();
 
   /** `collect` adds to `metrics` what other threads have counted; null: it is there. */
@@ -133,6 +137,7 @@ export class Stats {
       windowS: (WINDOW_STEPS * STEP_MS) / 1000,
       total: figures(this.#sumOf(this.#metrics.total, "window"), seconds, inFlight.total),
       unrouted: figures(this.#sumOf(this.#metrics.unrouted.recent, "window"), seconds, 0),
+      codesPerS: this.#codesPerS(seconds),
       services: extent === "total" ? [] : this.#services(extent, seconds, inFlight),
       point: { at, ...stepFigures(this.#sumOf(this.#metrics.total, "step")) },
       stepS: STEP_MS / 1000,
@@ -184,9 +189,17 @@ export class Stats {
     for (let i = skipped; i < over; i++) {
       this.#history.push(stepFigures(this.#sumOf(this.#metrics.total, "step")));
       if (this.#history.length > HISTORY_STEPS) this.#history.shift();
+      this.#codes.push(new Map(this.#metrics.total.codes));
+      if (this.#codes.length > WINDOW_STEPS) this.#codes.shift();
       this.#metrics.steps.current++;
       this.#stepTo += STEP_MS;
     }
+  }
+
+  #codesPerS(seconds: number): Readonly<Record<string, number>> {
+    const before = this.#codes.length < WINDOW_STEPS ? undefined : this.#codes[0];
+    const counts = Array.from(this.#metrics.total.codes, ([code, count]) => [code, (count - (before?.get(code) ?? 0)) / seconds] as const);
+    return Object.fromEntries(counts.filter(([, rate]) => rate > 0));
   }
 
   /** Valid until the next call. */
