@@ -1,6 +1,7 @@
 /**
- * Takes the pictures of docs/images: `node spec/peers/screenshots.mjs [folder] [width] [seconds]` starts the built gateway with two small
- * services, sends requests for a while, and photographs its management UI. Not a spec: nothing else runs it.
+ * Takes the pictures of docs/images: `node spec/peers/screenshots.mjs [folder] [width] [seconds] [light|dark]` starts the built gateway with two
+ * small services, sends requests for a while, and takes pictures of its management UI; with ALL_PAGES=1 of every page, in full length. Not a
+ * spec: nothing else runs it.
  */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -11,7 +12,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 
-const [folder = fileURLToPath(new URL("../../docs/images", import.meta.url)), width = "1320", seconds = "75", scheme = "light"] = process.argv.slice(2);
+const [folder = fileURLToPath(new URL("../../docs/images", import.meta.url)), width = "1600", seconds = "100", scheme = "light"] = process.argv.slice(2);
 const PASSWORD = "pictures-only";
 const KEY = "under-the-mat";
 
@@ -79,7 +80,7 @@ const traffic = setInterval(() => {
 
 const { chromium } = createRequire(import.meta.url)("playwright-core");
 const browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox", "--disable-gpu"] });
-const page = await (await browser.newContext({ viewport: { width: Number(width), height: 1000 }, colorScheme: scheme, reducedMotion: "reduce" })).newPage();
+const page = await (await browser.newContext({ viewport: { width: Number(width), height: 900 }, colorScheme: scheme, reducedMotion: "reduce" })).newPage();
 await page.goto(urlOf("manager"));
 await page.getByLabel("Name").fill("admin");
 await page.getByLabel("Password", { exact: true }).fill(PASSWORD);

@@ -87,7 +87,7 @@ function tileRow(): Part<[Known]> {
       const texts: readonly (readonly [string, string])[] = [
         [total === null ? "–" : perSecond(total.requests_per_s), window],
         [total === null || total.requests_per_s === 0 ? "–" : percent(total.errors_per_s / total.requests_per_s), total === null ? "" : `${perSecond(total.errors_per_s)} with 5xx`],
-        [percent((total === null ? null : clientErrorShare(total)) ?? Number.NaN), total === null ? "" : refusalsText(total) || "no 401, 403 or 404"],
+        [percent((total === null ? null : clientErrorShare(total)) ?? Number.NaN), total === null ? "" : refusalsText(total).split(" · ").map(unbroken).join(" · ") || "no 401, 403 or 404"],
         [unrouted === null ? "–" : perSecond(unrouted.requests_per_s), unrouted === null ? "" : statusesText(unrouted) || "no request without one"],
         [milliseconds(total?.p95_ms ?? null), total === null ? "" : [`p50 ${milliseconds(total.p50_ms)}`, `p99 ${milliseconds(total.p99_ms)}`].map(unbroken).join(" · ")],
         [total === null ? "–" : number(total.in_flight), "requests now"],
