@@ -1,7 +1,7 @@
 /**
  * Reports the counts of a worker's `Metrics` to the main thread, whose own `Metrics` are then those of all workers.
  */
-import { increase, RouteMeter } from "./metrics.ts";
+import { increase, MAX_CODES, RouteMeter } from "./metrics.ts";
 import type { Metrics } from "./metrics_plan.ts";
 
 export type MetricsReport = ReturnType<typeof takeMetrics>;
@@ -49,5 +49,5 @@ export function addMetrics({ services, plugins, pluginFaults, steps, total, unro
   }
   for (const [labels, counts] of report.plugins) plugins.get(labels)?.add(counts);
   for (const [plugin, count] of report.pluginFaults) increase(pluginFaults, plugin, count);
-  for (const [code, count] of report.codes) total.failed(code, count);
+  for (const [code, count] of report.codes) increase(total.codes, code, count, MAX_CODES);
 }
