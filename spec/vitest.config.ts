@@ -2,13 +2,27 @@ import { availableParallelism } from "node:os";
 import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";
 
-/** They run the built program, in which nothing takes the place of our codec, and none of them is about it. */
-const OF_THE_PROGRAM = ["admin_events", "config_tests", "idle_process", "life", "plugin_modules", "reload", "signed_configuration"];
+const filesOf = (...names: string[]) => names.map((name) => `spec/${name}.spec.ts`);
 
-/** They replace a module before anything has loaded it, or measure the memory of their own process or of one that it starts (which begins with the peak of its parent). */
-const OF_OWN_PROCESS = ["plugins/key_auth", "store/memory", "journeys/streaming", "cli/verify"].map((name) => `spec/${name}.spec.ts`);
+/** They run the built program, in which nothing takes the place of our codec, and none of them is about it. */
+const OF_THE_PROGRAM = filesOf(...["admin_events", "config_tests", "idle_process", "life", "plugin_modules", "reload", "signed_configuration"].map((name) => `journeys/${name}`));
+
+/**
+ * They replace a module before anything has loaded it, or measure memory and processor time of their own process, or of one that it starts
+ * (which begins with the peak of its parent).
+ */
+const OF_OWN_PROCESS = filesOf("plugins/key_auth", "store/memory", "journeys/streaming", "journeys/small_chunks", "cli/verify");
+
+const OF_CODECS = ["spec/journeys/**/*.spec.ts", ...filesOf("server/listener")];
 
 const at = (path: string) => fileURLToPath(new URL(path, import.meta.url));
+const OF_NODE = { alias: [{ find: /^.*\/http1_wire\.ts$/, replacement: at("support/node_for_wire.ts") }] };
+const OURS = { alias: [] };
+
+/** Without `isolate` a process loads each module once for all of its files: loading took half of the time of the suite. */
+function project(name: string, resolve: typeof OURS | typeof OF_NODE, include: string[], exclude: string[], isolate: boolean) {
+  return { extends: true as const, resolve, test: { name, include, exclude: ["spec/peers/**", "**/node_modules/**", ...exclude], isolate } };
+}
 
 /**
  * The suite that needs nothing but `npm ci`: every spec except those that meet foreign programs. The specs that meet HTTP/1 clients run
@@ -26,20 +40,10 @@ export default defineConfig({
     testTimeout: 15_000,
     hookTimeout: 15_000,
     projects: [
-      {
-        extends: true,
-        // A process loads each module once for all of its files: loading took half of the time of the suite.
-        test: { name: "all", isolate: false, include: ["spec/**/*.spec.ts"], exclude: ["spec/peers/**", "**/node_modules/**", ...OF_OWN_PROCESS] },
-      },
-      {
-        extends: true,
-        test: { name: "own process", include: OF_OWN_PROCESS },
-      },
-      {
-        extends: true,
-        resolve: { alias: [{ find: /^.*\/http1_wire\.ts$/, replacement: at("support/node_for_wire.ts") }] },
-        test: { name: "http1: node", isolate: false, include: ["spec/journeys/**/*.spec.ts", "spec/server/listener.spec.ts"], exclude: OF_THE_PROGRAM.map((name) => `spec/journeys/${name}.spec.ts`) },
-      },
+      project("all", OURS, ["spec/**/*.spec.ts"], OF_OWN_PROCESS, false),
+      project("own process", OURS, OF_OWN_PROCESS, [], true),
+      project("http1: node", OF_NODE, OF_CODECS, [...OF_THE_PROGRAM, ...OF_OWN_PROCESS], false),
+      project("http1: node, own process", OF_NODE, OF_OWN_PROCESS.filter((path) => path.includes("/journeys/")), [], true),
     ],
   },
 });

@@ -2,7 +2,7 @@
  * An HTTP/1.1 client for requests of the gateway's own: one request, one whole answer, within a time and a size. HTTPS is verified, redirects
  * are not followed.
  */
-import type { Agent, AgentOptions, ClientRequest, IncomingMessage, OutgoingHttpHeaders } from "node:http";
+import type { Agent, ClientRequest, IncomingMessage, OutgoingHttpHeaders } from "node:http";
 import type { AgentOptions as TlsAgentOptions } from "node:https";
 import { isIP } from "node:net";
 import tls, { type PeerCertificate } from "node:tls";
@@ -108,21 +108,13 @@ export interface Client {
 }
 
 export class HttpClient implements Client {
-  readonly #clock: Clock;
-  readonly #egress: Egress;
-  readonly #why: string;
-  readonly #options: AgentOptions;
-  readonly #tls: ClientTls | undefined;
+  readonly #options: HttpClientOptions;
   readonly #agents: { "http:"?: Agent; "https:"?: Agent } = {};
   #pending = 0;
   #isClosed = false;
 
-  constructor({ clock, egress, why, maxConnections = 256, tls }: HttpClientOptions) {
-    this.#clock = clock;
-    this.#egress = egress;
-    this.#why = why;
-    this.#tls = tls;
-    this.#options = { keepAlive: true, maxSockets: maxConnections, maxFreeSockets: 32, scheduling: "lifo", timeout: IDLE_MS };
+  constructor(options: HttpClientOptions) {
+    this.#options = options;
   }
 
   ask(options: ClientRequestOptions): Promise<ClientAnswer> {
@@ -140,11 +132,11 @@ export class HttpClient implements Client {
   }
 
   #send(options: ClientRequestOptions, resolve: (answer: ClientAnswer) => void, reject: (failure: ClientFailure) => void): void {
-    const { url, method = "GET", isRepeatable = method === "GET" || method === "HEAD", timeoutMs, maxBytes, discards = false, signal } = options;
+    const { method = "GET", timeoutMs, signal } = options;
     let request: ClientRequest | null = null;
     let isOver = false;
     let head: IncomingMessage | null = null;
-    let again = isRepeatable;
+    let again = options.isRepeatable ?? (method === "GET" || method === "HEAD");
     let waitedForConnection = false;
     const end = (): boolean => {
       if (isOver) return false;
@@ -161,16 +153,16 @@ export class HttpClient implements Client {
     const cancel = () => fail("cancelled", "the request was given up");
     const expire = () => fail(waitedForConnection ? "saturated" : "timeout", `no ${waitedForConnection ? "free connection and answer" : "answer"} within ${timeoutMs} ms`);
     // An answer that has arrived while this process was busy is read first.
-    const timer = this.#clock.after(timeoutMs, () => void setImmediate(entry("a late answer", expire)));
+    const timer = this.#options.clock.after(timeoutMs, () => void setImmediate(entry("a late answer", expire)));
     if (signal?.aborted) return cancel();
     signal?.addEventListener("abort", cancel);
     const send = (): void => {
-      const asked = this.#request(options, url, method);
+      const asked = this.#request(options);
       if (asked instanceof Error) return fail("unsendable", asked.message);
       request = asked;
       asked.on("response", (response) => {
         head = response;
-        receive(response, { maxBytes, discards }, fail, (answer) => {
+        receive(response, options, fail, (answer) => {
           if (!end()) return;
           // The server may never read the rest of the request, and the agent would keep the connection: the next request would wait in vain.
           if (!asked.writableFinished) asked.destroy();
@@ -200,12 +192,13 @@ export class HttpClient implements Client {
   }
 
   /** Returns an error if HTTP cannot carry the headers. */
-  #request({ headers = [], body, target }: ClientRequestOptions, url: URL, method: string): ClientRequest | Error {
+  #request({ url, method = "GET", headers = [], body, target }: ClientRequestOptions): ClientRequest | Error {
     const list = ["Host", url.host, ...headers];
     if (body !== undefined || !BODILESS.has(method)) list.push("Content-Length", String(body?.length ?? 0));
-    const { host, port } = destinationOf(url, this.#why);
+    const { egress, why, maxConnections = 256, tls } = this.#options;
+    const { host, port } = destinationOf(url, why);
     const scheme = url.protocol === "https:" ? "https:" : "http:";
-    const agent = (this.#agents[scheme] ??= agentOf(this.#egress, this.#why, scheme, scheme === "https:" ? { ...this.#options, ...agentTls(this.#tls) } : this.#options));
+    const agent = (this.#agents[scheme] ??= agentOf(egress, why, scheme, { ...KEPT, maxSockets: maxConnections, ...(scheme === "https:" && agentTls(tls)) }));
     const path = target ?? url.pathname + url.search;
     try {
       // Flat, as node takes them too.
@@ -250,22 +243,20 @@ function agentTls(settings: ClientTls | undefined): TlsAgentOptions {
   };
 }
 
-function receive(
-  response: IncomingMessage,
-  { maxBytes, discards }: { readonly maxBytes: number; readonly discards: boolean },
-  fail: (kind: FailureKind, message: string) => void,
-  done: (answer: ClientAnswer) => void,
-): void {
+type Fail = (kind: FailureKind, message: string) => void;
+
+function receive(response: IncomingMessage, { maxBytes, discards }: ClientRequestOptions, fail: Fail, done: (answer: ClientAnswer) => void): void {
   const chunks: Buffer[] = [];
   let bytes = 0;
   response.on("data", (chunk: Buffer) => {
     bytes += chunk.length;
     if (bytes > maxBytes) fail("too_large", `the answer has more than ${maxBytes} bytes`);
-    else if (!discards) chunks.push(chunk);
+    else if (discards !== true) chunks.push(chunk);
   });
-  response.on("error", () => fail("unreachable", "the connection broke in the middle of the answer"));
+  const broken = () => fail("unreachable", "the connection broke in the middle of the answer");
+  response.on("error", broken);
   response.on("end", () => {
-    if (!response.complete) return fail("unreachable", "the connection broke in the middle of the answer");
+    if (!response.complete) return broken();
     // Node reports a 101 without an Upgrade as an ordinary response.
     if (response.statusCode! < 200 || response.statusCode! > 599) return fail("invalid", `it answered with status ${response.statusCode}`);
     done({ status: response.statusCode!, headers: response.rawHeaders, body: Buffer.concat(chunks) });
@@ -275,3 +266,4 @@ function receive(
 const MAX_HEAD_BYTES = 32 * 1024;
 /** Shorter than the usual time for which servers keep an idle connection, so that few requests meet a closed one. */
 const IDLE_MS = 4_000;
+const KEPT = { keepAlive: true, maxFreeSockets: 32, scheduling: "lifo", timeout: IDLE_MS } as const;

@@ -150,7 +150,7 @@ export class DeliveryQueue {
   }
 
   async #deliver(batch: readonly string[]): Promise<void> {
-    const { encode, pausesMs, random = () => 0.5 } = this.#options;
+    const { encode, pausesMs, random = () => 0.5, rejectedBy = () => NONE_REJECTED, receiver, isTransient, clock } = this.#options;
     let body: Buffer;
     try {
       body = await encode(batch);
@@ -159,33 +159,38 @@ export class DeliveryQueue {
     }
     let why = TOO_LATE;
     for (let tries = 0; !this.#cut.signal.aborted; tries++) {
-      const tried = await this.#try(body);
-      if (tried.outcome === "accepted") return this.#accepted(batch.length, tried.answer);
-      why = tried.why;
+      const answer = await this.#ask(body);
+      let askedMs: number | null = null;
+      if (answer instanceof Error) why = answer.message;
+      else {
+        const { status } = answer;
+        if (status < 300) {
+          const { count, why: reason } = rejectedBy(answer.body);
+          const lost = Math.min(count, batch.length);
+          this.sent += batch.length - lost;
+          return lost > 0 ? this.lose(lost, reason) : undefined;
+        }
+        why = `${receiver} answered with status ${status}`;
+        if (!isTransient(status)) break;
+        askedMs = retryAfter(answer.headers, clock.wall());
+      }
       const pauseMs = pausesMs[tries];
-      if (tried.outcome === "refused" || pauseMs === undefined || this.#cut.signal.aborted) break;
-      await this.#pause(tried.askedMs ?? pauseMs * (0.5 + random()));
+      if (pauseMs === undefined || this.#cut.signal.aborted) break;
+      await this.#pause(askedMs ?? pauseMs * (0.5 + random()));
     }
     this.lose(batch.length, why);
   }
 
-  async #try(body: Buffer): Promise<Tried> {
-    const { request } = this.#options;
+  async #ask(body: Buffer): Promise<ClientAnswer | ClientFailure> {
+    const { request, client } = this.#options;
     try {
-      return this.#outcomeOf(await this.#options.client.ask({ ...request, body, maxBytes: MAX_ANSWER_BYTES, signal: this.#cut.signal }));
+      return await client.ask({ ...request, body, maxBytes: MAX_ANSWER_BYTES, signal: this.#cut.signal });
     } catch (error) {
-      const { message, status, headers } = error as ClientFailure;
+      const failure = error as ClientFailure;
+      const { status, headers } = failure;
       // The status decides: where only the answer's body failed, a batch that the server has accepted must not be sent again.
-      if (status !== null && status >= 200 && status <= 599) return this.#outcomeOf({ status, headers, body: NOTHING });
-      return { outcome: "failed", why: message, askedMs: null };
+      return status !== null && status >= 200 && status <= 599 ? { status, headers, body: NOTHING } : failure;
     }
-  }
-
-  #outcomeOf({ status, headers, body }: ClientAnswer): Tried {
-    const { receiver, isTransient, clock } = this.#options;
-    if (status < 300) return { outcome: "accepted", answer: body };
-    const why = `${receiver} answered with status ${status}`;
-    return isTransient(status) ? { outcome: "failed", why, askedMs: retryAfter(headers, clock.wall()) } : { outcome: "refused", why };
   }
 
   #pause(ms: number): Promise<void> {
@@ -197,13 +202,6 @@ export class DeliveryQueue {
         resolve();
       };
     });
-  }
-
-  #accepted(count: number, answer: Buffer): void {
-    const rejected = this.#options.rejectedBy?.(answer);
-    const lost = Math.min(rejected?.count ?? 0, count);
-    this.sent += count - lost;
-    if (lost > 0) this.lose(lost, rejected!.why);
   }
 
   #report(when: "now" | "if due"): void {
@@ -254,13 +252,8 @@ class TextQueue {
   }
 }
 
-type Tried =
-  | { readonly outcome: "accepted"; readonly answer: Buffer }
-  | { readonly outcome: "refused"; readonly why: string }
-  /** `askedMs`: the pause that the server asks for, or null. */
-  | { readonly outcome: "failed"; readonly why: string; readonly askedMs: number | null };
-
 const NOTHING = Buffer.alloc(0);
+const NONE_REJECTED: Rejected = { count: 0, why: "" };
 const TOO_LATE = "the time to send them is over";
 const NO_ROOM = "there is no room for more: they come faster than they can be sent";
 

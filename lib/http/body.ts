@@ -1,16 +1,16 @@
 /**
  * Moves bodies from streams to sinks with back-pressure, and checks, limits and counts them on the way.
  */
-import { PassThrough, Readable, type Writable } from "node:stream";
+import { PassThrough, type Readable, type Writable } from "node:stream";
 import { entry, guarded } from "../base/event_loop.ts";
 import { Fault, ignore } from "../base/errors.ts";
 import { LentBody } from "./lent_body.ts";
 
-/** The destination of a body. */
+/** The destination of a body; every `Writable` is one. */
 export interface Sink {
-  /** False: the sink wants no more until it has called the last argument of `onceDrained`. */
+  /** False: the sink wants no more until it has called the last `run` that `once` was given. */
   write(chunk: Buffer): boolean;
-  onceDrained(run: () => void): void;
+  once(event: "drain", run: () => void): unknown;
 }
 
 export interface PumpEnd {
@@ -24,10 +24,6 @@ export interface PumpEnd {
 
 /** Methods whose requests need no body (RFC 9110 §9.3). */
 export const BODILESS: ReadonlySet<string> = new Set(["GET", "HEAD", "DELETE", "OPTIONS", "TRACE"]);
-
-export function sinkOf(stream: Writable): Sink {
-  return { write: (chunk) => stream.write(chunk), onceDrained: (run) => void stream.once("drain", run) };
-}
 
 /**
  * Writes every chunk of `source` to `sink`, pausing the source while the sink is full. `length`: the bytes that Content-Length promises,
@@ -60,7 +56,7 @@ export function pump(source: Readable, sink: Sink, end: PumpEnd, length = Infini
     passed?.(bytes.length);
     if (sink.write(bytes)) return;
     source.pause();
-    sink.onceDrained(resume);
+    sink.once("drain", resume);
   };
   const finished = () => {
     if (over) return;
@@ -111,7 +107,7 @@ export function byteStream(body: Readable): Readable {
   if ((!body.readableObjectMode && body.readableEncoding === null) || body.destroyed || body.readableDidRead) return body;
   const bytes = guarded(new PassThrough());
   bytes.on("error", ignore);
-  pump(body, sinkOf(bytes), {
+  pump(body, bytes, {
     done: () => bytes.end(),
     broken: (cause) => void bytes.destroy(cause ?? new Error("the body ended early")),
   });

@@ -71,18 +71,13 @@ export class BodyReader {
    */
   read(chunk: Buffer, at: number, sink: BodySink): number {
     this.#from = this.#to = 0;
-    const end = this.#readParts(chunk, at);
+    let end = at;
+    for (let from = -1; end > from && end < chunk.length && this.#state !== "over"; ) {
+      from = end;
+      end = this.#readPart(chunk, from);
+    }
     if (this.#to > 0) sink.body(this.#to - this.#from === chunk.length ? chunk : chunk.subarray(this.#from, this.#to));
     return end;
-  }
-
-  #readParts(chunk: Buffer, at: number): number {
-    while (at < chunk.length && this.#state !== "over") {
-      const next = this.#readPart(chunk, at);
-      if (next <= at) return next;
-      at = next;
-    }
-    return at;
   }
 
   #readPart(chunk: Buffer, at: number): number {

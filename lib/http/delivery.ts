@@ -34,7 +34,7 @@ export interface DeliveryOptions {
 /** Where bytes go. */
 export interface Outlet {
   /** The destination: a response, a stream, a socket, or a framing layer before one. */
-  readonly to: { write(chunk: Buffer): boolean; once(event: "drain", run: () => void): unknown };
+  readonly to: Sink;
   /** The transport: the connection in HTTP/1, the stream in HTTP/2. */
   readonly outlet: Duplex;
 }
@@ -88,7 +88,7 @@ export class PacedSink implements Sink, HasDeadline {
     return this.#where.to.write(chunk);
   }
 
-  onceDrained(run: () => void): void {
+  once(_event: "drain", run: () => void): void {
     this.#resume = run;
     this.wait();
     this.#where.to.once("drain", this.#drained);
@@ -158,7 +158,8 @@ export class PacedSink implements Sink, HasDeadline {
     if (this.#taken > before) this.#took(this.#taken - before, now);
     this.#aheadMs = Math.min(this.#aheadMs, idleMs + Math.max(0, this.#readBy - now));
     // A stream that waits for its whole connection is as far ahead as that.
-    const connection = connectionOf(outlet);
+    const { session } = outlet as Partial<Http2Stream>;
+    const connection = session === undefined || session.destroyed ? null : takenBySystem(session.socket as Socket);
     if (connection === null) return;
     this.#connectionReadBy = this.#readTime(this.#connectionReadBy, now, connection.bytes - this.#takenByConnection);
     this.#takenByConnection = connection.bytes;
@@ -179,14 +180,11 @@ export class PacedSink implements Sink, HasDeadline {
   }
 }
 
-interface Taken {
-  readonly bytes: number;
-  /** Whether the system takes no more for now. */
-  readonly isFull: boolean;
-}
-
-/** What the system took of the bytes written to a socket; null where Node does not tell. Over TLS in its records. */
-export function takenBySystem(socket: Socket): Taken | null {
+/**
+ * What the system took of the bytes written to a socket, and whether it takes no more for now; null where Node does not tell. Over TLS in its
+ * records.
+ */
+export function takenBySystem(socket: Socket): { readonly bytes: number; readonly isFull: boolean } | null {
   const { _handle: own } = socket as { _handle?: (Handle & { readonly _parent?: Handle }) | null };
   const { bytesWritten, writeQueueSize } = own?._parent ?? own ?? {};
   // Not the socket's own numbers, in which all of a write that is under way counts as not taken.
@@ -197,12 +195,6 @@ export function takenBySystem(socket: Socket): Taken | null {
 interface Handle {
   readonly bytesWritten?: number;
   readonly writeQueueSize?: number;
-}
-
-/** The connection that a stream shares with others; null for a connection of its own. */
-function connectionOf(outlet: Duplex): Taken | null {
-  const { session } = outlet as Partial<Http2Stream>;
-  return session === undefined || session.destroyed ? null : takenBySystem(session.socket as Socket);
 }
 
 export interface Recipient extends Outlet {

@@ -4,7 +4,9 @@
 import { Readable } from "node:stream";
 import { messageOf, type ErrorCode } from "../base/errors.ts";
 import { byteStream } from "./body.ts";
+import type { CertificateReader } from "./client_certificate.ts";
 import { hasHeader, headerProblem, isWritable, type HeaderList } from "./headers.ts";
+import type { Span } from "./span.ts";
 
 /** The parts of an Exchange; all of them may be replaced with `exchange.with({ … })`, except `call` and `target`. */
 export interface ExchangeParts {
@@ -130,32 +132,6 @@ export interface PluginTime {
 /** The result of `response_cache` for a request; "bypass": it was not looked up in the store. */
 export type CacheResult = "hit" | "collapsed" | "revalidated" | "stale_if_error" | "miss" | "bypass";
 
-/** A span of a trace: the operations that follow belong to it. */
-export interface Span {
-  /** 32 hexadecimal digits, in lower case. */
-  readonly traceId: string;
-  /** The `traceparent` sent to an upstream within this span (W3C Trace Context §3.2). */
-  readonly traceparent: string;
-  /** And as `tracestate`; null where there is none. */
-  readonly tracestate: string | null;
-  /** A try of an upstream begins, `resends` tries after the first, at `now`. */
-  try(exchange: Exchange, upstream: TracedUpstream, resends: number, now: number): TrySpan;
-}
-
-export interface TrySpan extends Span {
-  /** The head of the answer is there, or there will be none: `error` is the code of the fault then. */
-  ended(status: number | null, error: string | null, now: number): void;
-}
-
-export interface TracedUpstream {
-  readonly id: string;
-  readonly host: string;
-  readonly port: number;
-  /** As in the Host header. */
-  readonly authority: string;
-  readonly pool: { readonly options: { readonly protocol: "http" | "https" | "h2" | "h2c" } };
-}
-
 /** The data about an exchange for logs and metrics, filled in while it runs. */
 export class Notes {
   /** The innermost span that the request is in; null where requests are not traced. */
@@ -206,25 +182,6 @@ export function stopPluginTime(notes: Notes, now: number): void {
   notes.plugin = null;
 }
 
-/** The content of a client certificate. */
-export interface ClientCertificate {
-  /** Whether it was verified against CA_CERT_PATH, and if not, why: "CERT_HAS_EXPIRED". */
-  readonly verified: boolean;
-  readonly reason: string | null;
-  /** In the form of RFC 4514: "CN=alice,O=Example". */
-  readonly subject: string;
-  /** The most specific CN of the subject as it is, unescaped; null when there is none. */
-  readonly commonName: string | null;
-  /** Subject alternative names: "DNS:alice.example.com", "URI:spiffe://…", "IP:192.0.2.1", "email:…". */
-  readonly names: readonly string[];
-  /** SHA-256 of the certificate, 64 hex digits in lower case. */
-  readonly fingerprint: string;
-  /** Object identifiers of the extended key uses; empty when the certificate does not restrict them. */
-  readonly keyUses: readonly string[];
-}
-
-export type CertificateReader = () => ClientCertificate | null;
-
 export function noCertificate(): null {
   return null;
 }
@@ -249,9 +206,7 @@ export class Call {
   /** `clock.now()` when the request head had arrived. */
   readonly startedAt: number;
   readonly notes = new Notes();
-  /**
-   * Set by auth plugins that accept a credential without an identity: the reply is for that caller alone. An identity implies the same.
-   */
+  /** Set by auth plugins that accept a credential without an identity: the reply is for that caller alone. An identity implies the same. */
   personal = false;
   /**
    * The deadline for sending the whole reply, body included, on the monotonic clock; 0: no deadline. Set when the request is sent to an
@@ -295,7 +250,9 @@ export class Call {
     // The connection may be serving the next request by now.
     if (this.#state !== "open") return;
     try {
-      if (isInformational(status) && isWritable(headers) && !isFramed(headers)) this.#inform(status, headers);
+      // 101 is no hint but the end of HTTP on its connection; one with a length would promise a body.
+      const isHint = Number.isInteger(status) && status >= 100 && status < 200 && status !== 101;
+      if (isHint && isWritable(headers) && !hasHeader(headers, "content-length") && !hasHeader(headers, "transfer-encoding")) this.#inform(status, headers);
     } catch {
       // Its connection is at its end.
     }
@@ -320,34 +277,29 @@ export class Call {
 
   /** For `fetch` and the like, in plugins; made when first asked for. */
   get signal(): AbortSignal {
-    if (this.#controller === null) {
-      const controller = new AbortController();
-      this.#controller = controller;
-      this.onAbort(() => controller.abort());
-    }
-    return this.#controller.signal;
+    if (this.#controller !== null) return this.#controller.signal;
+    const controller = (this.#controller = new AbortController());
+    this.onAbort(() => controller.abort());
+    return controller.signal;
   }
 
   /** Called by the server: the client has disconnected. Later calls do nothing. */
   abort(): void {
     if (this.#state !== "open") return;
     this.#state = "aborted";
-    const listeners = this.#listeners;
-    this.#listeners = null;
-    this.#runAll(listeners);
+    this.#runAll(this.#listeners);
     this.#end();
   }
 
   /** Called by the server: the reply was sent, nothing can abort it any more. */
   close(): void {
     if (this.#state === "open") this.#state = "closed";
-    this.#listeners = null;
     this.#end();
   }
 
   #end(): void {
     const endings = this.#endings;
-    this.#endings = null;
+    this.#listeners = this.#endings = null;
     this.passed = NOTHING;
     this.#runAll(endings);
   }
@@ -370,16 +322,6 @@ export class Call {
     this.notes.code = code;
     if (why !== undefined) this.notes.fault = why;
   }
-}
-
-/** Other than 101, which is no hint but the end of HTTP on its connection. */
-function isInformational(status: number): boolean {
-  return Number.isInteger(status) && status >= 100 && status < 200 && status !== 101;
-}
-
-/** An informational response has no body to speak of (RFC 9110 §15.2). */
-function isFramed(headers: HeaderList): boolean {
-  return hasHeader(headers, "content-length") || hasHeader(headers, "transfer-encoding");
 }
 
 /** A value that no handler can return. */

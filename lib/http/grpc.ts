@@ -10,7 +10,7 @@ export function grpcReply(call: Call, requestHeaders: HeaderList, reply: Reply):
   if (call.notes.code === null || reply.status < 400 || !isGrpc(headerValue(requestHeaders, "content-type"))) return reply;
   if (headerValue(reply.headers, "content-type") !== "application/problem+json") return reply;
   discard(reply);
-  const headers = ["content-type", "application/grpc", "grpc-status", String(grpcStatus(reply.status))];
+  const headers = ["content-type", "application/grpc", "grpc-status", String(GRPC_STATUSES.get(reply.status) ?? UNKNOWN)];
   const message = grpcMessage(reply);
   if (message !== "") headers.push("grpc-message", message);
   headers.push(...withoutHeaders(reply.headers, DESCRIBES_BODY));
@@ -25,27 +25,15 @@ export function isGrpc(contentType: string | undefined): boolean {
   return contentType !== undefined && /^application\/grpc(?:[+; \t]|$)/i.test(contentType);
 }
 
-/** By the table "HTTP to gRPC Status Code Mapping" of the gRPC documentation; any other status is UNKNOWN. */
-function grpcStatus(status: number): number {
-  switch (status) {
-    case 400:
-      return 13; // INTERNAL
-    case 401:
-      return 16; // UNAUTHENTICATED
-    case 403:
-      return 7; // PERMISSION_DENIED
-    case 404:
-    case 405:
-      return 12; // UNIMPLEMENTED
-    case 429:
-    case 502:
-    case 503:
-    case 504:
-      return 14; // UNAVAILABLE
-    default:
-      return 2; // UNKNOWN
-  }
-}
+/** By the table "HTTP to gRPC Status Code Mapping" of the gRPC documentation. */
+const GRPC_STATUSES = new Map([
+  [400, 13], // INTERNAL
+  [401, 16], // UNAUTHENTICATED
+  [403, 7], // PERMISSION_DENIED
+  ...[404, 405].map((status) => [status, 12] as const), // UNIMPLEMENTED
+  ...[429, 502, 503, 504].map((status) => [status, 14] as const), // UNAVAILABLE
+]);
+const UNKNOWN = 2;
 
 /** "Title. Detail" of the problem document, percent-encoded where it is not plain ASCII. */
 function grpcMessage({ body }: Reply): string {

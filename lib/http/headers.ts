@@ -43,28 +43,14 @@ function isBlank(c: number): boolean {
 
 /** A copy with every header of that name removed. */
 export function withoutHeader(list: HeaderList, lower: string): HeaderList {
-  if (!hasHeader(list, lower)) return list;
-  const kept: string[] = [];
-  for (let i = 0; i < list.length; i += 2) {
-    if (!sameName(list[i]!, lower)) kept.push(list[i]!, list[i + 1]!);
-  }
-  return kept;
+  return hasHeader(list, lower) ? list.filter((_text, i) => !sameName(list[i & ~1]!, lower)) : list;
 }
 
 /** Returns a copy with exactly one header of this name and value: in the position of the first, else at the end. */
 export function withHeader(list: HeaderList, name: string, value: string): HeaderList {
   const lower = name.toLowerCase();
-  const result: string[] = [];
-  let placed = false;
-  for (let i = 0; i < list.length; i += 2) {
-    if (!sameName(list[i]!, lower)) result.push(list[i]!, list[i + 1]!);
-    else if (!placed) {
-      result.push(name, value);
-      placed = true;
-    }
-  }
-  if (!placed) result.push(name, value);
-  return result;
+  const at = list.findIndex((text, i) => i % 2 === 0 && sameName(text, lower));
+  return at < 0 ? [...list, name, value] : [...list.slice(0, at), name, value, ...withoutHeader(list.slice(at + 2), lower)];
 }
 
 /** Whether a comma-separated value holds this token, ignoring case and parameters: `hasToken("gzip;q=1, Close", "close")`. */
@@ -82,14 +68,8 @@ export function hasToken(value: string | undefined, lowerToken: string): boolean
 
 /** The members of all lines of a comma-separated header, in lower case, in order, with their parameters. */
 export function tokens(list: HeaderList, lower: string): string[] {
-  const found: string[] = [];
-  for (const value of headerValues(list, lower)) {
-    for (const part of value.toLowerCase().split(",")) {
-      const token = part.trim();
-      if (token !== "") found.push(token);
-    }
-  }
-  return found;
+  const members = headerValues(list, lower).flatMap((value) => value.toLowerCase().split(","));
+  return members.map((member) => member.trim()).filter((member) => member !== "");
 }
 
 /**
@@ -130,7 +110,7 @@ export function withoutNamed(list: HeaderList): HeaderList {
   const kept = withoutHeaders(list, named);
   for (let i = kept.length - 2; i >= 0; i -= 2) {
     if (!sameName(kept[i]!, "connection")) continue;
-    const options = kept[i + 1]!.split(",").filter((option) => !named.has(option.trim()));
+    const options = kept[i + 1]!.split(",").filter((option) => option.trim() !== "" && !named.has(option.trim()));
     if (options.length > 0) kept[i + 1] = options.join(",").trim();
     else kept.splice(i, 2);
   }
@@ -139,18 +119,13 @@ export function withoutNamed(list: HeaderList): HeaderList {
 
 /** The names in all lines of Connection. Framing and Host stay even where they are named (RFC 9110 §7.6.1 forbids it). */
 function namedHeaders(list: HeaderList): NameMap<string> {
-  let named: string[] | null = null;
   for (let i = 0; i < list.length; i += 2) {
     if (!sameName(list[i]!, "connection") || plainConnection(list[i + 1]!)) continue;
-    named ??= [];
-    for (const option of list[i + 1]!.toLowerCase().split(",")) if (namesHeader(option.trim())) named.push(option.trim());
+    // Others are no names, or those of headers that are dropped or kept anyway.
+    const named = tokens(list, "connection").filter((option) => !NEVER_NAMED.includes(option) && !isHopByHop(option));
+    return named.length === 0 ? NONE : nameSet(named);
   }
-  return named === null || named.length === 0 ? NONE : nameSet(named);
-}
-
-/** Whether a Connection option names a header to drop: not `close`, and no header that is dropped or kept anyway. */
-function namesHeader(option: string): boolean {
-  return option !== "close" && !isHopByHop(option) && !NEVER_NAMED.includes(option);
+  return NONE;
 }
 
 /** A copy without the headers of these names. The copy may be appended to by the caller. */
@@ -189,7 +164,7 @@ export function nameSet<const N extends string>(names: Iterable<N>): NameMap<N> 
 
 const NONE = nameSet([]);
 
-const NEVER_NAMED = ["content-length", "host"];
+const NEVER_NAMED = ["close", "content-length", "host"];
 
 /** `keep-alive` and `close` name no header that exists: the common case stays cheap. */
 export function plainConnection(value: string): boolean {

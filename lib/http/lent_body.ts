@@ -50,13 +50,6 @@ export class LentBody extends GuardedReadable {
     return Buffer.from(this.#bytes);
   }
 
-  /** Returns a copy of the bytes. The body must be untouched, and cannot be read afterwards. */
-  own(): Buffer {
-    const bytes = Buffer.from(this.lend());
-    this.giveBack();
-    return bytes;
-  }
-
   /** Returns the buffer after the bytes were sent. If they never are, the buffer is not reused. */
   giveBack(): void {
     if (this.#state !== "lent") return;
@@ -85,7 +78,10 @@ export class LentBody extends GuardedReadable {
 
 /** A body that its sender may keep: a copy of an untouched lent one, any other as it is. */
 export function ownBody(body: Buffer | Readable | null): Buffer | Readable | null {
-  return body instanceof LentBody && body.isUntouched ? body.own() : body;
+  if (!(body instanceof LentBody) || !body.isUntouched) return body;
+  const bytes = Buffer.from(body.lend());
+  body.giveBack();
+  return bytes;
 }
 
 const EVENTS = ["data", "end", "close", "readable", "newListener"] as const;

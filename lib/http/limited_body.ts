@@ -37,7 +37,7 @@ export function limitedBody(body: Readable, most: number): Readable {
       view.destroy(new Fault("body_too_large", `the body has more than ${most} bytes`));
       return true;
     },
-    onceDrained: (run) => (resume = run),
+    once: (_event, run) => (resume = run),
   };
   const end: PumpEnd = { done: () => void view.push(null), broken: (cause) => void view.destroy(cause ?? new Error("the body ended early")) };
   // The reader may have removed its listeners: an error of a body without a reader must not end the process.

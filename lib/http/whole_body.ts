@@ -143,14 +143,9 @@ function wholeBody<Stop>(body: Readable, take: (bytes: number) => Stop | null, b
       stop();
       reject(new Fault("request_timeout", `the client sent nothing for ${IDLE_MS} ms`));
     });
-    const stop = pump(body, { write, onceDrained: ignore }, end);
+    const stop = pump(body, { write, once: ignore }, end);
   });
 }
 
-function brokenRequest(cause: Error | null): Fault {
-  return cause instanceof Fault ? cause : new Fault("bad_request", "the request body ended early", cause ?? undefined);
-}
-
-function brokenReply(cause: Error | null): Fault {
-  return cause instanceof Fault ? cause : new Fault("upstream_reset", "the response body ended early", cause ?? undefined);
-}
+const brokenRequest: Broken = (cause) => (cause instanceof Fault ? cause : new Fault("bad_request", "the request body ended early", cause ?? undefined));
+const brokenReply: Broken = (cause) => (cause instanceof Fault ? cause : new Fault("upstream_reset", "the response body ended early", cause ?? undefined));

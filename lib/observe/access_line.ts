@@ -25,7 +25,7 @@ export function jsonLines(): LineFormat {
     const upstreamMs = (notes.upstreamMs ?? 0) + (askedAt === null ? 0 : now - askedAt);
     const agent = headerValue(headers, "user-agent");
     const traceId = notes.span === null ? traceIdOf(headers) : notes.span.traceId;
-    const path = plainPath(target) ?? escaped(redactedPath(pathOf(target)));
+    const path = plainPath(target) ?? quoted(redactedPath(pathOf(target))).slice(1, -1);
     // Sums of strings, numbers made strings first: a template, which checks each part once more, is slower. Ids and versions need no escapes.
     return (
       '{"time":"' + secondOf(wall) + String(Math.floor(wall) % 1000).padStart(3, "0") +
@@ -102,13 +102,7 @@ const HOST = /^[\w.~!$&'()*+,;=:[\]-]{1,260}$/;
 
 /** As JSON. */
 export function quoted(text: string | null): string {
-  if (text === null) return "null";
-  return isPlain(text) ? '"' + text + '"' : jsonText(text);
-}
-
-/** As `quoted`, without the quotes. */
-function escaped(text: string): string {
-  return isPlain(text) ? text : jsonText(text).slice(1, -1);
+  return text === null ? "null" : isPlain(text) ? '"' + text + '"' : jsonText(text);
 }
 
 /** Printable ASCII that needs no escape. The expression takes half as long as a loop. */

@@ -39,7 +39,7 @@ export class AccessLog {
   readonly #options: AccessLogOptions;
   #settings: AccessLogSettings = { enabled: false, format: "json", sample: 1, exclude: [] };
   #line: LineFormat = jsonLines();
-  #excluded: (target: string) => boolean = nothing;
+  #excluded: ((target: string) => boolean) | null = null;
   #file: LineWriter | null = null;
   /** Whether the lines of the last settings that had the log on are for a file. */
   #isOfFile = false;
@@ -48,7 +48,6 @@ export class AccessLog {
   #isStarted = false;
   /** Whether requests that begin now are logged. */
   isOn = false;
-
   constructor(options: AccessLogOptions) {
     this.#options = options;
   }
@@ -84,10 +83,9 @@ export class AccessLog {
   /** A request that is logged has ended at `now`. */
   write(entry: RequestFacts, now: number): void {
     const { sample } = this.#settings;
-    if (this.#excluded(entry.target)) return;
+    if (this.#excluded?.(entry.target) === true) return;
     if (sample < 1 && (this.#options.random ?? Math.random)() >= sample && !isFailure(entry.call.notes)) return;
-    const line = this.#line(entry, now, this.#options.clock.wall());
-    this.add(line);
+    this.add(this.#line(entry, now, this.#options.clock.wall()));
   }
 
   /** Writes whole lines, each with its newline. */
@@ -138,16 +136,12 @@ function isFailure({ status, code, fault }: Notes): boolean {
 }
 
 /** Compares the target as it was sent: another spelling of the path is logged. */
-function matcher(patterns: readonly string[]): (target: string) => boolean {
-  if (patterns.length === 0) return nothing;
+function matcher(patterns: readonly string[]): ((target: string) => boolean) | null {
+  if (patterns.length === 0) return null;
   const exact = new Set(patterns.filter((pattern) => !pattern.endsWith("*")));
   const prefixes = patterns.filter((pattern) => pattern.endsWith("*")).map((pattern) => pattern.slice(0, -1));
   return (target) => {
     const path = pathOf(target);
     return exact.has(path) || prefixes.some((prefix) => path.startsWith(prefix));
   };
-}
-
-function nothing(): boolean {
-  return false;
 }

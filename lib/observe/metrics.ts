@@ -27,7 +27,7 @@ export class RouteMeter implements Meter {
   cached: Map<CacheResult, number> | null = null;
   /** Requests refused by plugins, by error code. */
   refusals: Map<string, number> | null = null;
-  #requests: Map<number, { requests: number }> | null = null;
+  #requests: Map<number, number> | null = null;
   readonly #total: Recent;
 
   /** `total` counts the requests of all routes. */
@@ -51,13 +51,14 @@ export class RouteMeter implements Meter {
     this.#total.count(isError, isLimited, timed, status);
     const bounded = status === null ? 0 : status > HIGHEST_STATUS ? HIGHEST_STATUS + 1 : status;
     const key = (METHOD_INDEX.get(method) ?? METHODS.length) * SPAN + bounded;
-    this.#counter(key).requests++;
-    if (code !== null) this.#failed(code, notes);
+    increase((this.#requests ??= new Map<number, number>()), key, 1);
+    if (code === null || notes.route === null || notes.attempts > 0 || code === "internal") return;
+    if (ERRORS[code as ErrorCode]?.side !== "upstream") increase((this.refusals ??= new Map<string, number>()), code, 1, MAX_CODES);
   }
 
   /** Counts by method and status. */
   *requests(): Iterable<readonly [method: string, code: string, count: number]> {
-    for (const [key, { requests }] of this.#requests ?? []) {
+    for (const [key, requests] of this.#requests ?? []) {
       const status = key % SPAN;
       const code = status === 0 ? "none" : status > HIGHEST_STATUS ? "other" : String(status);
       yield [METHODS[Math.floor(key / SPAN)] ?? "other", code, requests];
@@ -80,33 +81,19 @@ export class RouteMeter implements Meter {
     this.rateLimited += rateLimited;
     this.receivedBytes += receivedBytes;
     this.sentBytes += sentBytes;
-    for (const [key, counter] of requests ?? []) this.#counter(key).requests += counter.requests;
+    for (const [key, count] of requests ?? []) increase((this.#requests ??= new Map<number, number>()), key, count);
     for (const [result, count] of cached ?? []) increase((this.cached ??= new Map<CacheResult, number>()), result, count);
-    for (const [code, count] of refusals ?? []) this.#refused(code, count);
-  }
-
-  #counter(key: number): { requests: number } {
-    this.#requests ??= new Map();
-    let counter = this.#requests.get(key);
-    if (counter === undefined) this.#requests.set(key, (counter = { requests: 0 }));
-    return counter;
-  }
-
-  #failed(code: string, { route, attempts }: Notes): void {
-    if (route === null || attempts > 0 || code === "internal" || ERRORS[code as ErrorCode]?.side === "upstream") return;
-    this.#refused(code, 1);
-  }
-
-  #refused(code: string, count: number): void {
-    const refusals = (this.refusals ??= new Map<string, number>());
-    increase(refusals, refusals.has(code) || refusals.size < MAX_CODES ? code : "other", count);
+    for (const [code, count] of refusals ?? []) increase((this.refusals ??= new Map<string, number>()), code, count, MAX_CODES);
   }
 }
 
 export type RouteReport = ReturnType<RouteMeter["take"]>;
 
-export function increase<Key>(counts: Map<Key, number>, key: Key, by: number): void {
-  counts.set(key, (counts.get(key) ?? 0) + by);
+/** `most`: how many keys have counts of their own; further ones are counted as "other". */
+export function increase<Key>(counts: Map<Key, number>, key: Key, by: number, most = Infinity): void {
+  const before = counts.get(key);
+  if (before === undefined && counts.size >= most) return increase(counts as Map<Key | "other", number>, "other", by);
+  counts.set(key, (before ?? 0) + by);
 }
 
 /** The tries of one service's upstreams. */
@@ -153,30 +140,21 @@ const EIGHTHS = Array.from({ length: 24 * 8 }, (_, i) => SHORTEST_MS * 2 ** Math
  */
 const LOWER = Float64Array.from([...EIGHTHS, ...BUCKETS.map((seconds) => seconds * 1000 * (1 + Number.EPSILON))]).sort();
 
-/** The last bucket has none. */
-const UPPER = Float64Array.from(LOWER, (_, i) => LOWER[i + 1] ?? NaN);
 /** Prometheus' bucket that contains each bucket. */
 const COARSE = Array.from(LOWER, (lower) => BUCKETS.filter((seconds) => seconds * 1000 < lower).length);
 /** The middle of each bucket to three digits: more would suggest a precision that is not there. */
 const MIDDLES = Array.from(LOWER, (lower, i) => Number(((lower + (LOWER[i + 1] ?? LONGEST_MS)) / 2).toPrecision(3)));
 
-/** The same four bytes as a number and as its bits. */
-const float = new Float32Array(1);
-const bits = new Uint32Array(float.buffer);
-/** Exponent and the upper three bits of the fraction: the eighths of a doubling. */
-const eighthOf = (ms: number) => {
-  float[0] = ms;
-  return bits[0]! >>> 20;
-};
-const SHORTEST = eighthOf(SHORTEST_MS);
-/** The first bucket of each eighth: one with a bound of Prometheus has two. */
-const FIRST_BUCKETS = Uint8Array.from(EIGHTHS, (lower) => LOWER.indexOf(lower));
-
-/** Shorter times are in the first bucket, longer ones in the last. A logarithm or a search would take five times as long. */
+/** The last bucket that begins at or below `ms`; shorter times are in the first one. */
 function bucketOf(ms: number): number {
-  const eighth = Math.min(Math.max(eighthOf(ms) - SHORTEST, 0), EIGHTHS.length - 1);
-  const bucket = FIRST_BUCKETS[eighth]!;
-  return ms >= UPPER[bucket]! ? bucket + 1 : bucket;
+  let from = 0;
+  let to = LOWER.length - 1;
+  while (from < to) {
+    const middle = (from + to + 1) >>> 1;
+    if (LOWER[middle]! <= ms) from = middle;
+    else to = middle - 1;
+  }
+  return from;
 }
 
 /** Indexes of counters; from `STATUS` on one for each of `STATUSES`, exclusive, and from `TIME` on one for each bucket. */
@@ -225,10 +203,6 @@ export class Counts {
     while ((left -= times![bucket]!) > 0) bucket++;
     return MIDDLES[bucket]!;
   }
-
-  clear(): void {
-    this.counters?.fill(0);
-  }
 }
 
 export interface ReportedCounts {
@@ -256,7 +230,7 @@ export class Recent extends Counts {
 
   /** `ms`: how long it took; null: not timed. `status`: null where statuses are not counted, or there was none. */
   count(isError: boolean, isLimited: boolean, ms: number | null, status: number | null = null): void {
-    if (this.#step !== this.#steps.current) this.#endStep();
+    this.#endStep();
     const counters = (this.counters ??= new Uint32Array(COUNTERS));
     counters[REQUESTS]!++;
     if (isError) counters[FAILED]!++;
@@ -272,14 +246,14 @@ export class Recent extends Counts {
     const report = { sumMs: this.sumMs, counted: this.#counted() };
     // Without a request since the last report it may be quiet for long.
     if (this.requests === 0) this.counters = null;
-    this.clear();
+    this.counters?.fill(0);
     this.sumMs = 0;
     return report;
   }
 
   /** Adds the counts of a report to the current step. */
   addCounts({ sumMs, counted }: ReportedCounts): void {
-    if (this.#step !== this.#steps.current) this.#endStep();
+    this.#endStep();
     this.add(counted);
     this.sumMs += sumMs;
   }
@@ -291,7 +265,7 @@ export class Recent extends Counts {
 
   /** Whether anything was counted in the window. */
   get isActive(): boolean {
-    if (this.#step !== this.#steps.current) this.#endStep();
+    this.#endStep();
     return this.requests > 0 || this.#past.length > 0;
   }
 
@@ -309,13 +283,15 @@ export class Recent extends Counts {
     return counted;
   }
 
+  /** Ends the step of the last count, if it is over. */
   #endStep(): void {
+    if (this.#step === this.#steps.current) return;
     const first = this.#steps.current - WINDOW_STEPS + 1;
     if (this.requests > 0) {
       const counted = this.#counted();
       this.#countsBefore = withTimes(this.#countsBefore, counted);
       this.#past.push({ step: this.#step, counted });
-      this.clear();
+      this.counters!.fill(0);
     }
     while (this.#past.length > 0 && this.#past[0]!.step < first) this.#past.shift();
     if (this.#past.length === 0) this.counters = null;

@@ -16,8 +16,7 @@ export class PluginMeter implements PluginTime {
   results: Map<string, number> | null = null;
 
   tally(result: string, count = 1): void {
-    const results = (this.results ??= new Map<string, number>());
-    increase(results, results.has(result) || results.size < MAX_RESULTS ? result : "other", count);
+    increase((this.results ??= new Map<string, number>()), result, count, MAX_RESULTS);
   }
 
   get isUsed(): boolean {

@@ -10,15 +10,18 @@ const STEP_MS = 5_000;
 /** 15 minutes. */
 const HISTORY_STEPS = 180;
 
-/** Of the last `windowS` seconds. */
-export interface TryFigures {
-  readonly requestsPerS: number;
-  /** Answers with 5xx, and for upstreams also tries without an answer, per second. */
-  readonly errorsPerS: number;
-  /** Milliseconds, within 6.25 %; null without requests. WebSockets do not count. */
+/** Milliseconds, within 6.25 %; null without requests. WebSockets do not count. */
+interface Quantiles {
   readonly p50Ms: number | null;
   readonly p95Ms: number | null;
   readonly p99Ms: number | null;
+}
+
+/** Of the last `windowS` seconds. */
+export interface TryFigures extends Quantiles {
+  readonly requestsPerS: number;
+  /** Answers with 5xx, and for upstreams also tries without an answer, per second. */
+  readonly errorsPerS: number;
   /** Now. */
   readonly inFlight: number;
 }
@@ -33,7 +36,7 @@ export interface Figures extends TryFigures {
 export type StatusCounts = Readonly<Partial<Record<Exclude<(typeof STATUSES)[number], "">, number>>>;
 
 /** One step of the history: counts of the whole step. */
-export interface Point {
+export interface Point extends Quantiles {
   /** Its start, in milliseconds since 1970: a multiple of 5 s. */
   readonly at: number;
   readonly requests: number;
@@ -41,9 +44,6 @@ export interface Point {
   readonly limited: number;
   /** As in `Figures`, but counts. */
   readonly statuses: StatusCounts;
-  readonly p50Ms: number | null;
-  readonly p95Ms: number | null;
-  readonly p99Ms: number | null;
 }
 
 export interface GatewayStats {
@@ -96,7 +96,6 @@ export class Stats {
   #isClosed = false;
   /** Oldest first. */
   readonly #history: Omit<Point, "at">[] = [];
-  readonly #sum = new Counts();
 
   /** `collect` adds to `metrics` what other threads have counted; null: it is there. */
   constructor(clock: Clock, metrics: Metrics, collect: () => Promise<void> | null = () => null) {
@@ -131,10 +130,10 @@ export class Stats {
     return {
       at: wall,
       windowS: (WINDOW_STEPS * STEP_MS) / 1000,
-      total: figures(this.#sumOf(this.#metrics.total, "window"), seconds, inFlight.total),
-      unrouted: figures(this.#sumOf(this.#metrics.unrouted.recent, "window"), seconds, 0),
+      total: figures(new Sum().include(this.#metrics.total, inFlight.total), seconds),
+      unrouted: figures(new Sum().include(this.#metrics.unrouted.recent, 0), seconds),
       services: extent === "total" ? [] : this.#services(extent, seconds, inFlight),
-      point: { at, ...stepFigures(this.#sumOf(this.#metrics.total, "step")) },
+      point: { at, ...stepFigures(this.#metrics.total) },
       stepS: STEP_MS / 1000,
       history: extent === "active" ? [] : this.#history.map((step, i, all) => ({ at: at - (all.length - i) * STEP_MS, ...step })),
     };
@@ -150,16 +149,15 @@ export class Stats {
       const shown = { routes: [] as ServiceStats["routes"][number][], upstreams: [] as ServiceStats["upstreams"][number][] };
       for (const [route, { recent, inFlight: open }] of routes) {
         whole.include(recent, open);
-        if (isShown(recent, open)) shown.routes.push({ name: route, ...figures(this.#sumOf(recent, "window"), seconds, open) });
+        if (isShown(recent, open)) shown.routes.push({ name: route, ...figures(new Sum().include(recent, open), seconds) });
       }
       for (const [id, recent] of meter.upstreams) {
         const open = inFlight.upstream(name, id);
         groups.get(groupOf.get(id) ?? null)?.include(recent, open);
-        if (isShown(recent, open)) shown.upstreams.push({ id, ...tryFigures(this.#sumOf(recent, "window"), seconds, open) });
+        if (isShown(recent, open)) shown.upstreams.push({ id, ...tryFigures(new Sum().include(recent, open), seconds) });
       }
       if ((extent === "active" || extent === "busy") && shown.routes.length === 0 && shown.upstreams.length === 0) continue;
-      const groupFigures = Array.from(groups, ([group, sum]) => ({ group, ...tryFigures(sum, seconds, sum.open) }));
-      services.push({ name, total: figures(whole, seconds, whole.open), ...shown, groups: groupFigures });
+      services.push({ name, total: figures(whole, seconds), ...shown, groups: Array.from(groups, ([group, sum]) => ({ group, ...tryFigures(sum, seconds) })) });
     }
     return services;
   }
@@ -182,41 +180,36 @@ export class Stats {
     const skipped = Math.max(0, over - HISTORY_STEPS);
     this.#stepTo += skipped * STEP_MS;
     for (let i = skipped; i < over; i++) {
-      this.#history.push(stepFigures(this.#sumOf(this.#metrics.total, "step")));
+      this.#history.push(stepFigures(this.#metrics.total));
       if (this.#history.length > HISTORY_STEPS) this.#history.shift();
       this.#metrics.steps.current++;
       this.#stepTo += STEP_MS;
     }
   }
 
-  /** Valid until the next call. */
-  #sumOf(recent: Recent, which: "window" | "step"): Counts {
-    this.#sum.clear();
-    recent.addTo(this.#sum, which);
-    return this.#sum;
-  }
 }
 
-/** Of several routes or upstreams. */
+/** Of one or several routes or upstreams. */
 class Sum extends Counts {
   open = 0;
 
-  include(recent: Recent, open: number): void {
-    recent.addTo(this, "window");
+  include(recent: Recent, open: number, which: "window" | "step" = "window"): this {
+    recent.addTo(this, which);
     this.open += open;
+    return this;
   }
 }
 
-function figures(sum: Counts, seconds: number, inFlight: number): Figures {
-  return { ...tryFigures(sum, seconds, inFlight), limitedPerS: sum.limited / seconds, statusesPerS: statusesOf(sum, (count) => count / seconds) };
+function figures(sum: Sum, seconds: number): Figures {
+  return { ...tryFigures(sum, seconds), limitedPerS: sum.limited / seconds, statusesPerS: statusesOf(sum, (count) => count / seconds) };
 }
 
-function tryFigures(sum: Counts, seconds: number, inFlight: number): TryFigures {
-  const { requests, errors } = sum;
-  return { requestsPerS: requests / seconds, errorsPerS: errors / seconds, ...quantiles(sum), inFlight };
+function tryFigures(sum: Sum, seconds: number): TryFigures {
+  return { requestsPerS: sum.requests / seconds, errorsPerS: sum.errors / seconds, ...quantiles(sum), inFlight: sum.open };
 }
 
-function stepFigures(sum: Counts): Omit<Point, "at"> {
+function stepFigures(total: Recent): Omit<Point, "at"> {
+  const sum = new Sum().include(total, 0, "step");
   const { requests, errors, limited } = sum;
   return { requests, errors, limited, statuses: statusesOf(sum, (count) => count), ...quantiles(sum) };
 }
@@ -228,6 +221,6 @@ function statusesOf(sum: Counts, of: (count: number) => number): StatusCounts {
   return Object.fromEntries([...counts].filter(([, count]) => count > 0).map(([name, count]) => [name, of(count)]));
 }
 
-function quantiles(sum: Counts): Pick<Figures, "p50Ms" | "p95Ms" | "p99Ms"> {
+function quantiles(sum: Counts): Quantiles {
   return { p50Ms: sum.quantile(0.5), p95Ms: sum.quantile(0.95), p99Ms: sum.quantile(0.99) };
 }

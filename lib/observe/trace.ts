@@ -8,11 +8,12 @@ import { METHODS } from "../base/http_grammar.ts";
 import { ERRORS, Fault, type ErrorCode } from "../base/errors.ts";
 import type { Clock } from "../base/clock.ts";
 import type { RequestFacts } from "../http/request_facts.ts";
-import type { Call, Exchange, Notes, Span, TracedUpstream, TrySpan } from "../http/exchange.ts";
+import type { Call, Notes } from "../http/exchange.ts";
 import type { Middleware } from "../http/handler.ts";
 import { headerValue } from "../http/headers.ts";
 import { redacted, redactedPath } from "../http/redact.ts";
 import type { Reply } from "../http/reply.ts";
+import type { Span, TracedRequest, TracedUpstream, TrySpan } from "../http/span.ts";
 import { pathOf, short } from "./access_line.ts";
 import type { Sampler } from "./sampling.ts";
 import { attributesText, spanText, type FinishedSpan } from "./span_json.ts";
@@ -169,7 +170,7 @@ class RecordedSpan implements Span {
     return this.trace.tracestate;
   }
 
-  try(exchange: Exchange, upstream: TracedUpstream, resends: number, now: number): TrySpan {
+  try(exchange: TracedRequest, upstream: TracedUpstream, resends: number, now: number): TrySpan {
     return new UpstreamSpan(this, { exchange, upstream, resends }, now);
   }
 
@@ -212,7 +213,7 @@ class RequestSpan extends RecordedSpan {
 }
 
 interface Try {
-  readonly exchange: Exchange;
+  readonly exchange: TracedRequest;
   readonly upstream: TracedUpstream;
   readonly resends: number;
 }

@@ -83,9 +83,7 @@ class Copy {
     this.#copies = copies;
     if (body instanceof LentBody && body.isUntouched) {
       // A listener would make it a stream, which is not sent to a second upstream.
-      const bytes = body.own();
-      this.original = exchange.with({ body: new LentBody(bytes, ignore) });
-      this.#record(bytes);
+      this.#record(body.peek());
     } else if (body !== null) this.#watch(exchange, body);
   }
 

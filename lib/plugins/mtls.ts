@@ -3,7 +3,7 @@
  * upstream. The client's own X-Client-Cert-… headers are removed before any plugin runs.
  */
 import { array, object, optional, string } from "../config/schema.ts";
-import type { ClientCertificate } from "../http/exchange.ts";
+import type { ClientCertificate } from "../http/client_certificate.ts";
 import { nameSet, quotedString, withoutHeaders, type HeaderList } from "../http/headers.ts";
 import { problem } from "../http/reply.ts";
 import { definePlugin } from "./plugin.ts";

@@ -7,7 +7,7 @@ import { Readable } from "node:stream";
 import { ignore } from "../base/errors.ts";
 import { FIELD_VALUE, TOKEN } from "../base/http_grammar.ts";
 import { checkNames, type Names } from "../base/option_names.ts";
-import type { ClientCertificate } from "../http/exchange.ts";
+import type { ClientCertificate } from "../http/client_certificate.ts";
 import { hasHeader, headerValue, pairs, withoutHeader, type HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
 import { malformed, readFraming, type Framing, type Refusal } from "../server/framing.ts";

@@ -5,7 +5,7 @@ import type { X509Certificate } from "node:crypto";
 import type { Socket } from "node:net";
 import type { TLSSocket } from "node:tls";
 import { alternativeNames } from "../base/pem.ts";
-import type { CertificateReader, ClientCertificate } from "../http/exchange.ts";
+import type { CertificateReader, ClientCertificate } from "../http/client_certificate.ts";
 import { isEncrypted, connectionWithoutTls, type ConnectionFacts } from "./receive.ts";
 
 export interface TlsFacts {

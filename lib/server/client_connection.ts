@@ -163,7 +163,7 @@ export class ClientConnection implements RequestSink, Responder {
     if (inbound === null || this.#phase !== "waiting") return discard(given);
     const { call, upgrade } = inbound;
     const isSwitch = upgrade !== null && given.tunnel !== undefined;
-    const reply = sendableReply(call, inbound.headers, given);
+    const reply = sendableReply(call, given);
     const body = bodyToSend(inbound.method, reply, true);
     const framing = framingOf(inbound, reply, body);
     // A client that waits for 100 (Continue) may send its body later or never: where its next request begins is not known.

@@ -9,7 +9,6 @@ import { FIELD_LINE } from "../base/http_grammar.ts";
 import { writeChunk } from "../http/body.ts";
 import { Delivery } from "../http/delivery.ts";
 import type { Call } from "../http/exchange.ts";
-import { grpcReply } from "../http/grpc.ts";
 import { isWritable, NameMap, sameName, type HeaderList } from "../http/headers.ts";
 import { LentBody, ownBody } from "../http/lent_body.ts";
 import { discard, problem, type Reply } from "../http/reply.ts";
@@ -17,24 +16,19 @@ import { head, type Http1Options } from "./http1.ts";
 import { breakOff } from "./linger.ts";
 import type { Inbound } from "./receive.ts";
 
-/** The reply in the form that its client understands (gRPC), or a 500 or 502 instead of one that cannot be sent. */
-export function sendableReply(call: Call, requestHeaders: HeaderList, given: Reply): Reply {
-  const reply = spoiltReply(call, given) ?? given;
-  // Only the gateway's own errors have another form in gRPC.
-  return call.notes.code === null || reply.status < 400 ? reply : grpcReply(call, requestHeaders, reply);
-}
-
-/** The error to send instead if the body ended early, was read or sent before, or if Content-Length occurs twice or is no number; else null. */
-function spoiltReply(call: Call, reply: Reply): Reply | null {
+/**
+ * The reply, or the error to send instead: its body ended early, was read or sent before, or Content-Length occurs twice or is no number.
+ */
+export function sendableReply(call: Call, reply: Reply): Reply {
   const { body, headers } = reply;
   if (Number.isNaN(statedLength(headers))) {
     discard(reply);
     return problem(call, "internal", { why: "the reply's Content-Length is stated twice or is no plain number" });
   }
-  if (body === null || Buffer.isBuffer(body)) return null;
+  if (body === null || Buffer.isBuffer(body)) return reply;
   // A plugin may give two clients the same reply: the bytes that the first client got cannot be sent to the second.
   const isLent = body instanceof LentBody && body.isLent;
-  if (!body.destroyed && !body.readableDidRead && !isLent) return null;
+  if (!body.destroyed && !body.readableDidRead && !isLent) return reply;
   const done = isLent ? "sent to another client" : body.readableEnded ? "read to its end" : body.destroyed ? null : "read in part";
   if (done !== null) return problem(call, "internal", { why: `the reply's body had been ${done}` });
   const cause = body.errored;

@@ -6,6 +6,7 @@ import { Readable } from "node:stream";
 import { entry } from "../base/event_loop.ts";
 import { Delivery, type DeliveryOptions } from "../http/delivery.ts";
 import type { Call } from "../http/exchange.ts";
+import { grpcReply } from "../http/grpc.ts";
 import { h2Fields } from "../http/h2_fields.ts";
 import type { HeaderList } from "../http/headers.ts";
 import { discard, problem, type Reply } from "../http/reply.ts";
@@ -28,7 +29,7 @@ export function respondStream(stream: ServerHttp2Stream, inbound: Inbound, given
     if (!call.aborted && !stream.destroyed && !stream.closed) giveUp(NGHTTP2_INTERNAL_ERROR);
     return false;
   }
-  const reply = sendableReply(call, inbound.headers, given);
+  const reply = grpcReply(call, inbound.headers, sendableReply(call, given));
   // Node's HTTP/2 sends no such status, and RFC 9110 §15 calls it invalid.
   const refusal = reply.status > 599 ? problem(call, "upstream_invalid", { why: `status ${reply.status}` }) : null;
   const fields = refusal === null ? headFields(inbound, reply) : null;

@@ -40,7 +40,7 @@ export function respond(to: NodeRequest, given: Reply, options: RespondOptions):
     discard(given);
     return void response.destroy();
   }
-  const reply = sendableReply(call, request.rawHeaders, given);
+  const reply = sendableReply(call, given);
   const method = request.method!;
   const body = bodyToSend(method, reply, givesMemoryBack(response));
   const framing = framingOf({ method, httpVersion: request.httpVersion, upgrade: null }, reply, body);

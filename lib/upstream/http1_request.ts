@@ -222,7 +222,7 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
     this.#isSent = true;
   }
 
-  onceDrained(run: () => void): void {
+  once(_event: "drain", run: () => void): void {
     this.#onDrain = run;
   }
 

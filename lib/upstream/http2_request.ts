@@ -5,7 +5,6 @@ import http2, { type ClientHttp2Session, type ClientHttp2Stream, type OutgoingHt
 import type { Timer } from "../base/clock.ts";
 import { guarded } from "../base/event_loop.ts";
 import { Fault } from "../base/errors.ts";
-import { sinkOf } from "../http/body.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { isClosed, resetStream } from "../http/h2_reset.ts";
 import { detectTruncatedBody, keepOpenUntilRead } from "../http/h2_streams.ts";
@@ -157,7 +156,7 @@ class Http2Request extends UpstreamRequest<Sessions> {
     if (this.phase === "over") return;
     this.watch(0);
     if (waitsForTrailers) stream.once("wantTrailers", () => this.#sendTrailers());
-    this.upload(body, sinkOf(stream), head, () => void stream.end());
+    this.upload(body, stream, head, () => void stream.end());
   }
 
   protected override get writableLength(): number {

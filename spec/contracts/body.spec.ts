@@ -1,12 +1,12 @@
 import { PassThrough, Readable, Writable } from "node:stream";
 import { describe, expect, it } from "vitest";
 import { Fault } from "../../lib/base/errors.ts";
-import { byteStream, pump, sinkOf, type PumpEnd } from "../../lib/http/body.ts";
+import { byteStream, pump, type PumpEnd } from "../../lib/http/body.ts";
 import { random } from "../support/random.ts";
 
 type Move = (source: Readable, sink: Writable, end: PumpEnd) => unknown;
 
-const move: Move = (source, sink, end) => pump(source, sinkOf(sink), end);
+const move: Move = (source, sink, end) => pump(source, sink, end);
 
 /** Resolves with how the transfer ended. */
 function moved(move: Move, source: Readable, sink: Writable): Promise<string> {
@@ -123,7 +123,7 @@ describe("a body transfer that is stopped", () => {
   it("a body transfer that is stopped writes nothing more, reports nothing, and leaves the rest of the body to others", async () => {
     const source = new Readable({ read() {} });
     const sink = new PassThrough();
-    const stop = pump(source, sinkOf(sink), never);
+    const stop = pump(source, sink, never);
     source.push("one");
     await turn();
     stop();
@@ -140,7 +140,7 @@ describe("a body transfer that is stopped", () => {
 
   it("a body transfer that is stopped ends nothing when the body fails later", async () => {
     const source = new Readable({ read() {} });
-    const stop = pump(source, sinkOf(new PassThrough()), never);
+    const stop = pump(source, new PassThrough(), never);
     stop();
     source.destroy(new Error("late"));
     await turn();
@@ -165,7 +165,7 @@ describe("a body transfer that is stopped", () => {
     destroyed.destroy();
     await turn();
     for (const source of [read, destroyed]) {
-      const ended = moved((from, to, end) => pump(from, sinkOf(to), end), source, new PassThrough());
+      const ended = moved((from, to, end) => pump(from, to, end), source, new PassThrough());
       expect(await ended).toMatch(/^broken: the body was read or destroyed/);
     }
   });
@@ -178,7 +178,7 @@ describe("a body with a Content-Length", () => {
     sink.on("data", (chunk: Buffer) => chunks.push(chunk));
     const outcome = await new Promise<string>((resolve) => {
       const broken = (cause: Error | null) => resolve(`${(cause as Fault).code}: ${cause?.message}`);
-      pump(Readable.from(parts.map((part) => Buffer.from(part))), sinkOf(sink), { done: () => resolve("done"), broken }, length);
+      pump(Readable.from(parts.map((part) => Buffer.from(part))), sink, { done: () => resolve("done"), broken }, length);
     });
     await turn();
     return [outcome, Buffer.concat(chunks).toString()];
@@ -204,7 +204,7 @@ describe("a plugin's own stream as a body", () => {
     const sink = new PassThrough();
     sink.on("data", (chunk: Buffer) => chunks.push(chunk));
     const source = Readable.from(["é", new Uint8Array([0x62]), Buffer.from("c")]);
-    expect(await new Promise((resolve) => pump(source, sinkOf(sink), { done: () => resolve("done"), broken: resolve }, 4))).toBe("done");
+    expect(await new Promise((resolve) => pump(source, sink, { done: () => resolve("done"), broken: resolve }, 4))).toBe("done");
     await turn();
     expect(Buffer.concat(chunks).toString()).toBe("ébc");
   });

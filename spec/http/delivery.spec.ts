@@ -36,7 +36,7 @@ function reader({ held = HELD, step = STEP, least = 100, idleMs = 60_000 } = {})
     run();
   };
   const write = (bytes: number) => {
-    if (!sink.write(Buffer.alloc(bytes))) sink.onceDrained(() => {});
+    if (!sink.write(Buffer.alloc(bytes))) sink.once("drain", () => {});
   };
   return {
     clock,

@@ -1,6 +1,7 @@
 import { X509Certificate } from "node:crypto";
 import { describe, expect, it } from "vitest";
-import { Call, type ClientCertificate } from "../../lib/http/exchange.ts";
+import type { ClientCertificate } from "../../lib/http/client_certificate.ts";
+import { Call } from "../../lib/http/exchange.ts";
 import { headerValue, headerValues } from "../../lib/http/headers.ts";
 import { mtls } from "../../lib/plugins/mtls.ts";
 import { clientCertificate } from "../../lib/server/client_certificate.ts";
