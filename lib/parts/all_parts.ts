@@ -8,6 +8,7 @@ import * as passwords from "../base/password.ts";
 import * as moduleFields from "../config/plugin_modules.ts";
 import * as jsonText from "../config/json_text.ts";
 import * as references from "../config/references.ts";
+import * as secrets from "../config/secrets.ts";
 import * as tests from "../config/read_tests.ts";
 import * as signatures from "../config/signed.ts";
 import * as sharedCounts from "../base/shared_counts.ts";
@@ -114,7 +115,7 @@ const ALL: LoadedParts = {
   recentRequests,
   signatures,
   references,
-  jsonText,
+  jsonText: { ...jsonText, ...secrets },
   warnings: { ...acceptedWarnings, ...warnings },
 };
 

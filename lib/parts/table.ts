@@ -128,8 +128,8 @@ export const PARTS = {
     named: ["tests", "test_files"],
     load: () => import("../config/read_tests.ts"),
   },
-  /** Positions of values, and errors of texts: of a configuration that is refused, of tests, and of a reload, which may be refused. */
-  jsonText: { named: ["tests", "test_files"], load: () => import("../config/json_text.ts") },
+  /** Positions of values, errors of texts, and what conceals secrets in errors: of a configuration that is refused, of tests, and of a reload, which may be refused. */
+  jsonText: { named: ["tests", "test_files"], load: async () => ({ ...(await import("../config/json_text.ts")), ...(await import("../config/secrets.ts")) }) },
   /** What `${` stands for. */
   references: { named: (document) => textsOf([document]).some((text) => text.includes("${")), load: () => import("../config/references.ts") },
   /** Rate counters in the memory of the program. */
