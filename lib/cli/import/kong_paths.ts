@@ -16,6 +16,8 @@ const LITERALS = /^(?:[\w~!'&=,%@;:-]|\\[.~_-])+$/;
 /** A class of characters without "/", at least once; between classes stands what separates the parts of dates and UUIDs. */
 const CLASS = String.raw`\\[dw]|\[\^/\??\]|\[(?:[a-zA-Z0-9]-[a-zA-Z0-9]|\\[dw.-]|[\w.~])+-?\]`;
 const CLASSES = new RegExp(String.raw`^(?:(?:${CLASS})(?:\+[?+]?|\{[1-9]\d*(?:,\d*)?\})?|\\?[_:-])+$`);
+/** Of an expression: reading takes time in proportion to their square. */
+const MOST_CHARACTERS = 2000;
 const GROUP = /\((?:\?P?<(\w+)>|\?:)?([^()]+)\)/;
 
 /** Returns why there is no pattern. */
@@ -30,7 +32,10 @@ export function readPath(written: string): KongPath | string {
   // Of ~/items/(?<id>\d+)/?$ without its end: "/items/(?<id>\d+)"
   const body = written.slice(1).replaceAll("\\/", "/");
   const isOpen = !/(?<!\\)\$$/.test(body);
-  const segments = [...body.replace(/(?:\/\??)?\$$/, "").matchAll(/\/((?:\[(?:\\.|[^\]\\])*\]|\\.|[^/[\\])*)/g)].map(([, segment]) => segment!);
+  const expression = body.replace(/(?:\/\??)?\$$/, "");
+  if (expression.length > MOST_CHARACTERS) return `it has more than ${MOST_CHARACTERS} characters`;
+  const segments = [...expression.matchAll(/\/((?:\[(?:\\.|[^\]\\])*\]|\\.|[^/[\\])*)/g)].map(([, segment]) => segment!);
+  if (segments.map((segment) => `/${segment}`).join("") !== expression) return "it is no regular expression";
   if (segments.at(-1) === "") segments.pop();
   const names = new Set<string>();
   let isWider = false;

@@ -56,6 +56,8 @@ describe("services and routes of Kong", () => {
     ["text and classes in a segment", { paths: ["~/a/(?<id>\\d+)\\.pdf$"] }, '"(?<id>\\d+)\\.pdf" is no expression for one segment of the path'],
     ["a class that may have a slash", { paths: ["~/a/[+-9]+$"] }, '"[+-9]+" is no expression for one segment of the path'],
     ["a segment that may be empty", { paths: ["~/a/\\d*/b$"] }, '"\\d*" is no expression for one segment of the path'],
+    ["a bracket that stays open", { paths: ["~/a[b/c$"] }, '"~/a[b/c$" is not carried over: it is no regular expression'],
+    ["a long expression", { paths: [`~/${"[/".repeat(1001)}`] }, "is not carried over: it has more than 2000 characters"],
     ["any character", { paths: ["~/a/v1.0/b$"] }, '"v1.0" is no expression for one segment of the path'],
     ["an expression without ~", { paths: ["/a/\\d+"] }, 'is not carried over: a regular expression begins with "~/"'],
     ["a path that is not absolute", { paths: ["a/b"] }, '"a/b" is not carried over: a path begins with "/" or "~/"'],
