@@ -165,7 +165,7 @@ describe("a configuration with errors", () => {
 });
 
 /** The commands that are run in the folder of the page. */
-const OFFLINE: readonly string[] = ["validate", "test", "explain", "diff", "import"];
+const OFFLINE: readonly string[] = ["validate", "test", "explain", "diff", "import", "help"];
 
 interface Step {
   readonly command: string;

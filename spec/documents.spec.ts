@@ -12,6 +12,7 @@ import type { Setting } from "../lib/config/start_settings.ts";
 import type { Followers } from "../lib/gateway/bundle.ts";
 import { Gateway } from "../lib/embed/gateway.ts";
 import { GatewayCore } from "../lib/gateway/gateway.ts";
+import { Call, Exchange } from "../lib/http/exchange.ts";
 import * as everything from "../lib/index.ts";
 import { builtinPlugins } from "../lib/plugins/builtin.ts";
 import { document, documents, found, read, root, tableUnder } from "./support/documents.ts";
@@ -163,6 +164,26 @@ describe("what programs see", () => {
     expect(named.sort()).toEqual(members.filter((name) => name !== "constructor").sort());
   });
 
+  it("every member of an exchange has a row with its type and whether a copy may change it, in the order of the code", () => {
+    const code = read("lib/http/exchange.ts");
+    const [, parts = ""] = /^export interface ExchangeParts \{\n([^]*?)^\}/m.exec(code)!;
+    const [, kept = ""] = /with\(changes: Partial<Omit<ExchangeParts, ([^>]*)>>\)/.exec(code)!;
+    const getters = [...code.matchAll(/^ {2}get (\w+)\(\): (\w+) \{\n {4}return this\.call\./gm)].map(([, name, type]) => [name, type, "no"]);
+    const fields = [...parts.matchAll(/^ {2}readonly (\w+): (.+);$/gm)].map(([, name, type]) => [name, type, kept.includes(`"${name}"`) ? "no" : "yes"]);
+    expect(fields.length).toBeGreaterThan(15);
+    const rows = tableUnder("The exchange", document("docs/writing-plugins.md"));
+    const written = rows.map(([name, type, , may]) => [name, type!.replaceAll("\\|", "|").replaceAll("`", ""), /^\w+/.exec(may!)![0]]);
+    expect(written).toEqual([...fields, ...getters, ["with", "(changes) => Exchange", "no"]]);
+    expect(Object.getOwnPropertyNames(Exchange.prototype).sort()).toEqual(["constructor", "requestId", "signal", "with"]);
+  });
+
+  it("every member of the call of an exchange has a row, and every row names members", () => {
+    const call = new Call({ id: "", remoteAddress: "", trustedRemote: false, startedAt: 0, inform: () => undefined });
+    const members = [...Object.keys(call), ...Object.getOwnPropertyNames(Call.prototype)].filter((name) => name !== "constructor");
+    const named = tableUnder("The call", document("docs/writing-plugins.md")).flatMap(([cell]) => found(cell!, /(?:^|`)(\w+)(?:\([^`]*\))?(?:`|$)/g));
+    expect(named.sort()).toEqual(members.sort());
+  });
+
   it("every endpoint of the admin interface in the documents is one that the code serves", () => {
     const named = tableUnder("Endpoints", document("docs/admin-api.md")).map(([endpoint]) => endpoint!.split(" ")[1]!);
     expect(named.length).toBeGreaterThan(10);
@@ -235,6 +256,11 @@ describe("the documents", () => {
     const { links } = document("docs/README.md");
     const pages = documents.flatMap(({ path }) => found(path, /^docs\/([\w-]+\.md)$/g));
     expect(pages.filter((page) => page !== "README.md" && !links.includes(page))).toEqual([]);
+  });
+
+  it("the page about upgrading has a section for every released version", () => {
+    const released = found(read("CHANGELOG.md"), /^## \[(\d+\.\d+\.\d+)\]/gm);
+    expect(found(document("docs/upgrading.md").text, /^## From (.+)$/gm)).toEqual(released);
   });
 
   it("files in the package link to no file outside the package", () => {

@@ -116,7 +116,8 @@ export class Endpoints {
     if (inbound.scheme === "http" && !this.#isKnownHost(authority)) return problem(call, "misdirected", { detail: HOST_NOT_ALLOWED });
     const [origin, ...others] = headerValues(headers, "origin");
     const isAllowed = origin !== undefined && others.length === 0 && this.#origins.has(origin);
-    if (!SAFE.has(method) && !isAllowed && isForeign(inbound, inbound.authority)) {
+    const isForeignPage = !isAllowed && isForeign(inbound, inbound.authority);
+    if (!SAFE.has(method) && isForeignPage) {
       return problem(call, "forbidden", { detail: "Pages of this origin may not make changes." });
     }
     const endpoint = this.#table[path]; // No property of Object.prototype starts with a slash.
@@ -128,7 +129,9 @@ export class Endpoints {
     }
     if (endpoint.method !== (method === "HEAD" ? "GET" : method)) return problem(call, "method_not_allowed", { detail: `This path accepts ${allow}.`, headers: ["Allow", allow] });
     if (endpoint.access === "open" || this.#sessions.hasCookie(headers)) return endpoint.answer(inbound);
-    if (endpoint.method === "GET" && !COOKIE_ONLY.has(path) && basicCredentials(headerValue(headers, "authorization")) !== null) return this.#answerCaller(inbound, endpoint);
+    // Browsers send credentials that they were once given with the requests of all pages; of the session's cookie, SameSite forbids that.
+    const isCaller = endpoint.method === "GET" && !COOKIE_ONLY.has(path) && !isForeignPage;
+    if (isCaller && basicCredentials(headerValue(headers, "authorization")) !== null) return this.#answerCaller(inbound, endpoint);
     const cookie = this.#sessions.foreignCookie(headers);
     const challenge = scriptChallenge(this.#options.cookie);
     if (cookie === null) return problem(call, "unauthenticated", { detail: "Log in with POST /login and send the cookie it sets.", headers: challenge });
@@ -216,6 +219,7 @@ export class Endpoints {
   }
 
   async #streamEvents({ call, headers, method }: Inbound): Promise<Reply> {
+    const isSession = this.#sessions.hasCookie(headers);
     const { EventStreams } = await loaded(this.#options.onRequest.events);
     await this.#options.source.refresh("counts");
     const events = (this.#events ??= new EventStreams(this.#options));
@@ -223,7 +227,6 @@ export class Endpoints {
     const { state } = events;
     if (state === "ended") return problem(call, "overloaded", { detail: "The gateway is being shut down." });
     if (state === "full") return problem(call, "overloaded", { detail: "Too many event streams are open.", headers: retryAfter(5000) });
-    const isSession = this.#sessions.hasCookie(headers);
     const body = method === "HEAD" ? null : events.open(() => !isSession || this.#sessions.hasCookie(headers));
     // X-Accel-Buffering: a proxy like nginx must forward each event at once.
     return { status: 200, headers: ["Content-Type", "text/event-stream", "X-Accel-Buffering", "no"], body };

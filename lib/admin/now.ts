@@ -3,16 +3,21 @@
  * request. A page that asks each second holds no connection, as it does with an event stream, and a browser has few of them.
  */
 import { hash } from "node:crypto";
+import type { Figures, GatewayStats } from "../observe/stats.ts";
 import { queryOf } from "./replies.ts";
 import { statsView, statusView, steady, view, type AdminSource } from "./views.ts";
 
 /** `known`: the tags of what the client has; without it the reply has everything, the history included. */
 export interface NowQuestion {
-  readonly figures: Parameters<AdminSource["stats"]>[0];
+  /** "top": as "busy", of the first routes by requests, duration and errors alone. */
+  readonly figures: Parameters<AdminSource["stats"]>[0] | "top";
   readonly known: readonly string[] | null;
 }
 
-const FIGURES = ["total", "services", "busy"] as const;
+const FIGURES = ["total", "top", "services", "busy"] as const;
+/** Routes in each of the orders of "top". */
+const TOP = 5;
+const ORDERS: readonly ((route: Figures) => number | null)[] = [({ requestsPerS }) => requestsPerS, ({ p95Ms }) => p95Ms, ({ errorsPerS }) => errorsPerS];
 
 /** Reads the query; a sentence if it asks for something unknown. */
 export function readNowQuestion(target: string): NowQuestion | string {
@@ -26,11 +31,19 @@ export function readNowQuestion(target: string): NowQuestion | string {
 export function nowView(source: Pick<AdminSource, "status" | "health" | "stats">, { figures, known }: NowQuestion) {
   const [status, health] = [statusView(source.status()), view(source.health())];
   const tags = [status, health].map((view) => hash("sha1", steady(JSON.stringify(view)), "base64url").slice(0, 12));
-  const stats = source.stats(figures);
+  const stats = figures === "top" ? withTopRoutes(source.stats("busy")) : source.stats(figures);
   return {
     known: tags.join("."),
     ...(known?.[0] !== tags[0] && { status }),
     ...(known?.[1] !== tags[1] && { health }),
     stats: known === null ? view(stats) : statsView(stats),
   };
+}
+
+/** Thousands of routes would be much to send each second. */
+function withTopRoutes(stats: GatewayStats): GatewayStats {
+  const routes = stats.services.flatMap((service) => service.routes);
+  const top = new Set(ORDERS.flatMap((by) => routes.filter((route) => (by(route) ?? 0) > 0).sort((a, b) => by(b)! - by(a)!).slice(0, TOP)));
+  const services = stats.services.map((service) => ({ ...service, routes: service.routes.filter((route) => top.has(route)), upstreams: [], groups: [] }));
+  return { ...stats, services: services.filter((service) => service.routes.length > 0) };
 }

@@ -118,7 +118,7 @@ function moment(ms: number | null): string | null {
   return ms === null ? null : new Date(ms).toISOString();
 }
 
-function rounded(value: number | StatusCounts): unknown {
+function rounded(value: number | StatusCounts | GatewayStats["codesPerS"]): unknown {
   return typeof value === "number" ? Math.round(value * 1e4) / 1e4 : Object.fromEntries(Object.entries(value).map(([name, rate]) => [name, rounded(rate)]));
 }
 

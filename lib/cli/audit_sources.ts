@@ -111,7 +111,7 @@ function destinationsIn(loaded: Loaded, parts: Parts): readonly Destination[] {
   try {
     return destinationsOf(loaded.config, loaded.kinds, parts);
   } catch (error) {
-    throw placed(error, loaded);
+    throw placed(error, loaded, parts);
   }
 }
 

@@ -161,8 +161,8 @@ export const COMMANDS = {
     load: async () => (await import("./verify.ts")).verify,
   },
   help: {
-    operand: "[COMMAND]",
-    about: "Print this text, or the help of one command",
+    operand: "[COMMAND|CODE]",
+    about: "Print this text, the help of one command, or what an error or warning code means and what to do",
     settings: {},
     load: async () => (await import("./help.ts")).help,
   },

@@ -14,6 +14,7 @@ import { reachable } from "./operators.ts";
 import { reloadFrom } from "./reloading.ts";
 import { drain, untilStopped } from "./shutdown.ts";
 import { start } from "./start.ts";
+import { printable } from "./terminal.ts";
 
 const DEMO_KEY = "demo-key";
 
@@ -32,7 +33,7 @@ export const demo: RunCommand = async (given) => {
   const backends = await Promise.all([startBackend("one"), startBackend("two")]);
   try {
     const config = demoConfig(backends.map((backend) => (backend.address() as AddressInfo).port));
-    const starting = start(settings, { config, reload: async () => reloadFrom((await starting).gateway, "admin", settings, log) }, log);
+    const starting = start(settings, { config, accessLog: printRequests, reload: async () => reloadFrom((await starting).gateway, "admin", settings, log) }, log);
     const started = await starting;
     const stopped = untilStopped((signal) => drain(signal, started, settings, log), log);
     process.stdout.write(tour(reachable(started.http[0]!), reachable(started.adminUrl!), started.managerUrl, password));
@@ -44,6 +45,15 @@ export const demo: RunCommand = async (given) => {
     }
   }
 };
+
+/** One line for each request that the gateway has answered: "GET /shop/items/42 got 200 from upstream one". `lines` are those of the access log. */
+function printRequests(lines: string): void {
+  const texts = lines.trimEnd().split("\n").map((line) => {
+    const { method, path, status, code, upstream } = JSON.parse(line) as Readonly<Record<string, string | number | null>>;
+    return `${String(method)} ${String(path)} got ${String(status)} ${upstream === null ? String(code) : `from upstream ${String(upstream)}`}`;
+  });
+  process.stdout.write(printable(texts));
+}
 
 /** An upstream that answers with its name and the request. */
 function startBackend(name: string): Promise<http.Server> {
@@ -104,6 +114,6 @@ for i in 1 2 3 4; do curl -s -o /dev/null -w '%{http_code}\\n' ${url}/shop/searc
 ${curl} -s -X POST -u 'admin:${password}' -c /tmp/edge-gateway-demo.cookies ${adminUrl}/login
 ${curl} -s -b /tmp/edge-gateway-demo.cookies ${adminUrl}/gateway
 
-${ui}Ctrl-C ends the demo.
+${ui}Each request to the gateway is one line below. Ctrl-C ends the demo.
 `;
 }

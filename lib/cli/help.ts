@@ -1,17 +1,30 @@
 /**
  * The texts of `edge-gateway help` and of `--help`, generated from the commands and the table of settings.
  */
+import { suggest } from "../base/suggest.ts";
 import { isInBuild } from "../base/version.ts";
 import { CLIENT_SETTINGS, SETTINGS } from "../config/settings_table.ts";
 import type { SettingsTable } from "../config/start_settings.ts";
 import { notACommand, type Command, type Commands, type FlagTable, type RunCommand } from "./arguments.ts";
+import { Failure } from "./failure.ts";
+import { codeHelp, codesLike } from "./help_code.ts";
 
+/** Of a command, or else of a code. */
 export const help: RunCommand = async (given, all) => {
   const [name = "help"] = given.operands;
-  if (!Object.hasOwn(all, name) || !isInBuild(name)) throw notACommand(name, Object.keys(all).filter(isInBuild));
+  if (!Object.hasOwn(all, name) || !isInBuild(name)) return helpOnCode(name, Object.keys(all).filter(isInBuild));
   const here = Object.entries(all).filter(([each]) => isInBuild(each));
   const further = await all[name]!.further?.(all);
   process.stdout.write(name === "help" ? helpText(Object.fromEntries(here)) : helpTextOf(name, all[name]!) + (further === undefined ? "" : `\n${further}\n`));
+  return 0;
+}
+
+function helpOnCode(name: string, commands: readonly string[]): 0 {
+  const text = codeHelp(name);
+  // A mistyped command is more likely than a mistyped code.
+  if (text === null && suggest(name, commands) !== undefined) throw notACommand(name, commands);
+  if (text === null) throw new Failure(`"${name}" is neither a command nor a code${codesLike(name)} (--help lists the commands)`, 2);
+  process.stdout.write(text);
   return 0;
 }
 

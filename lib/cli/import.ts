@@ -66,7 +66,7 @@ function readDocument(file: string, source: Source): unknown {
     const first = /^(?:\s|#[^\n]*\n)*(.?)/.exec(text.subarray(0, 10_000).toString())![1]!;
     if (/\.ya?ml$/i.test(file) || /[\w%-]/.test(first)) {
       const own = source === "kong" ? ", or let decK write JSON: deck gateway dump --format json -o kong.json" : "";
-      throw new Failure(`${file} is YAML, or no JSON: convert it first, as with: npx js-yaml ${file} > ${source}.json${own}`, 2);
+      throw new Failure(`${file} is YAML, or no JSON: convert it first, as with: npx js-yaml ${file} > ${source}.json (without a network: docs/migrating.md#yaml)${own}`, 2);
     }
     // Slower, but knows where the error is.
     const [issue] = parseJson(text).issues;

@@ -62,7 +62,7 @@ async function create(bundle: Bundle): Promise<GatewayCore> {
     accessLog: (lines: string) => accessLines.add(lines),
   };
   const threads = { id, place, count, memory: sharedMemory };
-  return new GatewayCore(options, threads, { bundle, committed: () => Atomics.load(words, VERSION), watched });
+  return modules.withPositions(() => new GatewayCore(options, threads, { bundle, committed: () => Atomics.load(words, VERSION), watched }));
 }
 
 function threadLog(isWritten = () => true): Log {

@@ -7,7 +7,7 @@ import { configSchema, defaultRouteName } from "./model.ts";
 import type { Config, PartSchemas, PluginKind, RouteDeclaration, RouteIssue } from "./model.ts";
 import { fieldsOf, unloaded, type PartFields } from "./part_fields.ts";
 import type { readTests } from "./read_tests.ts";
-import { concealerOf, type ConfigSecrets } from "./secrets.ts";
+import type { ConfigSecrets } from "./secrets.ts";
 import { INVALID, type CheckContext, type NamedFile, type Path, type Secret } from "./schema.ts";
 import type { Sources } from "./schema_core.ts";
 import { forgetParsed, parsedFrom, sourcesFor, type CheckSignature, type ConfigSource, type ReadOptions } from "./source.ts";
@@ -39,8 +39,6 @@ export type LoadResult<K extends PluginKind = PluginKind> =
       readonly shown: Json;
       /** For `masked.ts` and `secrets.ts`. */
       readonly secrets: ConfigSecrets;
-      /** See `concealerOf`. */
-      readonly concealed: (text: string) => string;
       /** Of the source; undefined: it is a value. */
       readonly file: string | undefined;
       /** Of `shown`, whatever the order of its keys: 12 hexadecimal digits of a SHA-256. */
@@ -73,11 +71,9 @@ export function loadConfig<K extends PluginKind>(source: ConfigSource, options: 
   if (config === INVALID || issues.length + inTestFiles.length > 0) return { ok: false, issues: [...issues.sort(byPosition), ...inTestFiles] };
   const shown = schema.show(root);
   const digest = createHash("sha256").update(JSON.stringify(inKeyOrder(shown))).digest("hex").slice(0, 12);
-  const found: ConfigSecrets = { root, marked: secrets, sources };
   return {
     ...{ ok: true, config, tests, testFiles, shown, digest, kinds },
-    secrets: found,
-    concealed: (text) => concealerOf({ secrets: found })(text),
+    secrets: { root, marked: secrets, sources },
     formed: sources.formed,
     file: "file" in source ? source.file : undefined,
     files: [...files.values()],

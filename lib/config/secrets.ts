@@ -13,7 +13,7 @@ export interface ConfigSecrets {
   readonly sources: ReturnType<typeof sourcesFor>;
 }
 
-interface WithSecrets {
+export interface WithSecrets {
   readonly secrets: ConfigSecrets;
 }
 

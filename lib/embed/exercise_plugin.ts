@@ -20,7 +20,7 @@ import type { Handler } from "../http/handler.ts";
 import { headerValue, type HeaderList } from "../http/headers.ts";
 import { faultReply, isForeignFault, type Reply } from "../http/reply.ts";
 import { isReply } from "../plugins/chain.ts";
-import { kindProblem } from "../plugins/kind_problem.ts";
+import * as foreignKinds from "../plugins/foreign_kind.ts";
 import type { AnyPlugin, Plugin, Scope, Tools } from "../plugins/plugin.ts";
 import { readTarget } from "../route/path.ts";
 import { statedLength } from "../server/client_reply.ts";
@@ -96,7 +96,7 @@ export interface Exercise {
  * Creates one instance of a plugin. `config` is its `config` in a configuration; throws a `ConfigError` that lists the errors in it.
  */
 export function exercisePlugin<S extends Schema<any>>(plugin: Plugin<S>, config: InputOf<S>, options: ExerciseOptions = {}): Exercise {
-  const problem = kindProblem(plugin);
+  const problem = foreignKinds.kindProblem(plugin);
   if (problem !== undefined) throw new TypeError(problem);
   const { clock = manualClock() } = options;
   const lines: LogLine[] = [];
@@ -156,7 +156,7 @@ const PLUGIN_AT = ["global", "plugins", 0];
 
 /** What plugins can need. */
 const PARTS = new Parts();
-PARTS.add({ client, counters, passwords, shared: { ...sharedCounts, ...sharedMemory, ...sharedConnections } });
+PARTS.add({ client, counters, foreignKinds, passwords, shared: { ...sharedCounts, ...sharedMemory, ...sharedConnections } });
 
 /** One instance of the plugin, as a gateway creates it. Throws what the plugin throws. */
 function created(plugin: AnyPlugin, instance: PluginInstance, options: ExerciseOptions, clock: ManualClock, lines: LogLine[]) {

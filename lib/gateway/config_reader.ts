@@ -127,7 +127,7 @@ export class ConfigReader {
     if (unknown !== undefined) throw new TypeError(`kinds: there is no built-in plugin kind "${unknown}"; there are ${modules.kindNames.join(", ")}`);
     const kinds = modules.kinds.filter(({ name }) => names.includes(name));
     for (const kind of plugins) {
-      const problem = modules.part("embedding").kindProblem(kind);
+      const problem = modules.part("foreignKinds").kindProblem(kind);
       if (problem !== undefined) throw new TypeError(problem);
       if (kinds.some(({ name }) => name === kind.name)) throw new TypeError(`there is already a plugin named "${kind.name}"`);
       kinds.push(kind);

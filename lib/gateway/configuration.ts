@@ -200,6 +200,7 @@ export class Configuration {
     return this.#inTurn(async () => {
       const reread = await this.#parts.withPositions(() => this.#reread());
       if (reread === null) return false;
+      await this.#parts.loadPart("jsonText");
       await this.#replace(reread);
       this.#findWarningsLater();
       return true;
@@ -278,6 +279,7 @@ export class Configuration {
 
   /** In a worker: compiles what the main thread has compiled. Rejects with a `ConfigError`, or the error that a plugin threw at its creation. */
   async prepare({ version, source, environment, files }: Bundle): Promise<void> {
+    await this.#parts.loadPart("jsonText");
     await this.#parts.load(source, environment, (path) => files.get(path) ?? readNoFile(path));
     this.#prepared = this.#compile(this.#reader.load(source, { environment, files }), version);
   }

@@ -10,7 +10,7 @@ import { entry } from "../base/event_loop.ts";
 import { NOT_LOADED } from "../config/part_fields.ts";
 import type { PluginModule } from "../config/plugin_modules.ts";
 import { kit } from "../plugins/kit.ts";
-import { kindProblem } from "../plugins/kind_problem.ts";
+import { kindProblem } from "../plugins/foreign_kind.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
 import { placeIn } from "./module_errors.ts";
 

@@ -7,6 +7,7 @@ import type { LoadResult } from "../config/load.ts";
 import type { Config } from "../config/model.ts";
 import type { Scope } from "../plugins/plugin.ts";
 import { ConfigError } from "./config_error.ts";
+import type { Parts } from "./parts.ts";
 
 export type Place = Pick<Scope, "level" | "service" | "route">;
 
@@ -37,11 +38,11 @@ export function describePlace({ service, route }: Pick<Scope, "service" | "route
   return route === null ? `service "${service}"` : `route "${route}" of service "${service}"`;
 }
 
-/** A `PluginError` as a `ConfigError`, any other error as it is. */
-export function placed(error: unknown, { config, file, secrets, concealed }: Omit<Extract<LoadResult, { readonly ok: true }>, "ok">): unknown {
+/** A `PluginError` as a `ConfigError`, without its message until what conceals secrets has been loaded, see `withPositions`; any other error as it is. */
+export function placed(error: unknown, { config, file, secrets }: Omit<Extract<LoadResult, { readonly ok: true }>, "ok">, parts: Parts): unknown {
   if (!(error instanceof PluginError)) return error;
   const at = [...pathOf(error.place, config), "plugins", error.index];
-  const message = concealed(error.message);
+  const message = parts.partIfLoaded("jsonText")?.concealerOf({ secrets })(error.message) ?? "a plugin cannot be created";
   // A cause may repeat the same secrets.
   return new ConfigError([{ at, message, position: positionAt(secrets.root, at) }], file, message === error.message ? error.cause : undefined);
 }

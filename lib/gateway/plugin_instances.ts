@@ -4,7 +4,6 @@
 import { hash, randomUUID } from "node:crypto";
 import { Egress } from "../base/egress.ts";
 import { destinationOf } from "../base/url_destination.ts";
-import { messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { PluginInstance } from "../config/model.ts";
 import type { Client } from "../client/client.ts";
@@ -13,10 +12,9 @@ import { dashed } from "../http/headers.ts";
 import type { Metrics, MetricsPlan } from "../observe/metrics_plan.ts";
 import type { Tracer } from "../observe/trace.ts";
 import { composeChain, type Link, type OnFault } from "../plugins/chain.ts";
-import { sendingValid } from "../plugins/sending_valid.ts";
 import { runningOrder, type AnyPlugin, type Scope, type Tools } from "../plugins/plugin.ts";
 import type { DefaultCertificate } from "../server/certificates.ts";
-import type { Counters, GiveMemory } from "../store/counters.ts";
+import type { Counters } from "../store/counters.ts";
 import type { Watch, WatchedRoute } from "./bundle.ts";
 import { urlsOf, whyOf } from "./plugin_destinations.ts";
 import { creating, type Place } from "./plugin_error.ts";
@@ -108,11 +106,12 @@ export function createLink({ name, id, config }: PluginInstance, nth: number, pl
   const key = JSON.stringify([place.level, place.service, place.route, name, id ?? nth]);
   const scope: Scope = { ...place, key, id: id ?? null };
   const kind = context.kinds.find((each) => each.name === name)!;
+  const byWorkers = runtime.threads.count === 1 ? null : runtime.parts.part("sharedCallers");
   const counters: Counters = {
     limiter(limiterKey, options) {
       inUse.limiters.add(limiterKey);
       const store = options.counters === "memory" ? null : inUse.shared;
-      return (store ?? runtime.counters).limiter(limiterKey, options, memoryOf(`limiter ${limiterKey}`, context));
+      return (store ?? runtime.counters).limiter(limiterKey, options, byWorkers?.memoryOf(`limiter ${limiterKey}`, context));
     },
   };
   const urls = urlsOf(kind, config);
@@ -130,7 +129,10 @@ export function createLink({ name, id, config }: PluginInstance, nth: number, pl
     },
     common: (what, make) => runtime.common(`${name}: ${what}`, make),
     count: (what) => runtime.count(`count of ${name}: ${what}`),
-    shared: (what, bytes) => sharedBy(key, what, bytes, context),
+    shared(what, bytes) {
+      if (!Number.isSafeInteger(bytes) || bytes < 1) throw new RangeError(`the memory "${what}" cannot have ${bytes} bytes: ask for a whole number, at least 1`);
+      return byWorkers?.sharedBy(key, what, bytes, context) ?? null;
+    },
     client: (options) => standIns?.client?.({ name, scope }) ?? new (runtime.parts.part("client").HttpClient)({ clock, ...options, egress, why: whyOf(kind) }),
     verifiedClaims: standIns?.verifiedClaims ?? null,
     get verifyPassword() {
@@ -143,36 +145,11 @@ export function createLink({ name, id, config }: PluginInstance, nth: number, pl
   const created = kind.create(config, tools);
   if (typeof created !== "function") throw new TypeError('"create" gave no function');
   // Ours send nothing else, and the check of every header of a reply costs half a microsecond.
-  const middleware = runtime.parts.kinds.includes(kind) ? created : sendingValid(created);
+  const middleware = runtime.parts.kinds.includes(kind) ? created : runtime.parts.part("foreignKinds").sendingValid(created);
   context.instances.add(key);
   const identity = kind.guards === true ? identityOf(key, config) : "";
   const observed = standIns?.observed({ name, scope }, middleware) ?? middleware;
   return { name, scope, middleware: tracer === null ? observed : tracer.spanned({ name, scope }, observed), meter, kind, identity, ownHeaders: kind.ownHeaders?.(config) ?? [] };
-}
-
-/** See `Tools.shared`; `key`: of the instance. */
-function sharedBy(key: string, what: string, bytes: number, context: PluginContext): ArrayBufferLike | null {
-  if (!Number.isSafeInteger(bytes) || bytes < 1) throw new RangeError(`the memory "${what}" cannot have ${bytes} bytes: ask for a whole number, at least 1`);
-  const memory = memoryOf(`memory "${what}"`, context)?.(`plugin ${JSON.stringify([key, what])}`, bytes, undefined) ?? null;
-  if (memory === null || memory.byteLength === bytes) return memory;
-  throw new Error(`the memory "${what}" has ${memory.byteLength} bytes, not ${bytes}: use another name for another size`);
-}
-
-/** Memory for a plugin, where workers share it. */
-function memoryOf(purpose: string, { runtime, inUse }: PluginContext): GiveMemory | undefined {
-  if (runtime.threads.count === 1) return undefined;
-  return (name, bytes, known) => {
-    try {
-      return runtime.memory(name, bytes, inUse, known);
-    } catch (error) {
-      if (runtime.threads.place < 0) {
-        const reason = `the system gives no ${Math.ceil(bytes / 1e6)} MB of memory for the ${purpose}: ${messageOf(error)}`;
-        throw new Error(`${reason}; lower "max_callers" of rate limits, or raise the limit of the address space (ulimit -v)`, { cause: error });
-      }
-      const remedy = 'ask for it in "create", with the same keys and options in every thread';
-      throw new Error(`the ${purpose} is not known to the main thread: ${remedy}`, { cause: error });
-    }
-  };
 }
 
 /** A configuration that JSON cannot express gets a new identity at each reload, so that no stored reply is used under it. */

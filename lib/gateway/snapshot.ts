@@ -73,7 +73,7 @@ export function compile(loaded: Loaded, tools: CompileTools): Snapshot {
     return compileInto(inUse, loaded, tools);
   } catch (error) {
     tools.runtime.abandon(inUse);
-    throw tools.runtime.parts.partIfLoaded("plugins")?.placed(error, loaded) ?? error;
+    throw tools.runtime.parts.partIfLoaded("plugins")?.placed(error, loaded, tools.runtime.parts) ?? error;
   }
 }
 

@@ -12,7 +12,7 @@ const METHOD_INDEX = new Map(METHODS.map((method, i) => [method, i]));
 const SPAN = 1_000;
 const HIGHEST_STATUS = 599;
 /** Plugins of an embedder may have error codes of their own, in any number. */
-const MAX_CODES = 64;
+export const MAX_CODES = 64;
 
 /** The requests of one route. */
 export class RouteMeter implements Meter {
@@ -28,10 +28,10 @@ export class RouteMeter implements Meter {
   /** Requests refused by plugins, by error code. */
   refusals: Map<string, number> | null = null;
   #requests: Map<number, number> | null = null;
-  readonly #total: Recent;
+  readonly #total: Total;
 
   /** `total` counts the requests of all routes. */
-  constructor(steps: StepCounter = { current: 0 }, total = new Recent(steps)) {
+  constructor(steps: StepCounter = { current: 0 }, total = new Total(steps)) {
     this.recent = new Recent(steps);
     this.#total = total;
   }
@@ -52,7 +52,9 @@ export class RouteMeter implements Meter {
     const bounded = status === null ? 0 : status > HIGHEST_STATUS ? HIGHEST_STATUS + 1 : status;
     const key = (METHOD_INDEX.get(method) ?? METHODS.length) * SPAN + bounded;
     increase((this.#requests ??= new Map<number, number>()), key, 1);
-    if (code === null || notes.route === null || notes.attempts > 0 || code === "internal") return;
+    if (code === null) return;
+    increase(this.#total.codes, code, 1, MAX_CODES);
+    if (notes.route === null || notes.attempts > 0 || code === "internal") return;
     if (ERRORS[code as ErrorCode]?.side !== "upstream") increase((this.refusals ??= new Map<string, number>()), code, 1, MAX_CODES);
   }
 
@@ -297,6 +299,12 @@ export class Recent extends Counts {
     if (this.#past.length === 0) this.counters = null;
     this.#step = this.#steps.current;
   }
+}
+
+/** The counts of all requests. */
+export class Total extends Recent {
+  /** Requests that ended with an error of the gateway, by its code, since the start. */
+  readonly codes = new Map<string, number>();
 }
 
 /** `counts`, Prometheus' buckets, with these times added to them. Null where there is nothing. */

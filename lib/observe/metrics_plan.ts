@@ -3,7 +3,7 @@
  * configuration that is being compiled.
  */
 import type { PluginTime } from "../http/exchange.ts";
-import { increase, Recent, RouteMeter, ServiceMeter, type StepCounter } from "./metrics.ts";
+import { increase, Recent, RouteMeter, ServiceMeter, Total, type StepCounter } from "./metrics.ts";
 
 /** Each result is a time series; further ones are counted as "other". */
 const MAX_RESULTS = 32;
@@ -112,7 +112,7 @@ export class MetricsPlan {
 export class Metrics {
   readonly steps: StepCounter = { current: 0 };
   /** All requests. */
-  readonly total = new Recent(this.steps);
+  readonly total = new Total(this.steps);
   /** Requests for which no route was found, or looked for. */
   readonly unrouted = new RouteMeter(this.steps, this.total);
   /** Faults of plugins, by kind; outside of requests by the name of their module. */

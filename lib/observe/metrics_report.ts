@@ -1,13 +1,13 @@
 /**
  * Reports the counts of a worker's `Metrics` to the main thread, whose own `Metrics` are then those of all workers.
  */
-import { increase, RouteMeter } from "./metrics.ts";
+import { increase, MAX_CODES, RouteMeter } from "./metrics.ts";
 import type { Metrics } from "./metrics_plan.ts";
 
 export type MetricsReport = ReturnType<typeof takeMetrics>;
 
 /** Moves all counts into a report: it has what was counted since the last one. Nothing else reads them in a worker. */
-export function takeMetrics({ services, plugins, pluginFaults, unrouted }: Metrics) {
+export function takeMetrics({ services, plugins, pluginFaults, total, unrouted }: Metrics) {
   const report = {
     unrouted: unrouted.take(),
     services: Array.from(services, ([service, { meter, routes }]) => {
@@ -24,7 +24,9 @@ export function takeMetrics({ services, plugins, pluginFaults, unrouted }: Metri
     }).filter(({ routes, upstreams, retries }) => routes.length > 0 || upstreams.length > 0 || retries > 0),
     plugins: [...plugins].filter(([, meter]) => meter.isUsed).map(([labels, meter]) => [labels, meter.take()] as const),
     pluginFaults: [...pluginFaults],
+    codes: [...total.codes],
   };
+  total.codes.clear();
   pluginFaults.clear();
   return report;
 }
@@ -47,4 +49,5 @@ export function addMetrics({ services, plugins, pluginFaults, steps, total, unro
   }
   for (const [labels, counts] of report.plugins) plugins.get(labels)?.add(counts);
   for (const [plugin, count] of report.pluginFaults) increase(pluginFaults, plugin, count);
+  for (const [code, count] of report.codes) increase(total.codes, code, count, MAX_CODES);
 }

@@ -54,6 +54,8 @@ export interface GatewayStats {
   readonly total: Figures;
   /** Requests for which no route was found, or looked for. */
   readonly unrouted: Figures;
+  /** Requests per second that ended with an error of the gateway, by its code: "key_missing", "rate_limited". Without the zeros. */
+  readonly codesPerS: Readonly<Record<string, number>>;
   readonly services: readonly ServiceStats[];
   /** The current step. */
   readonly point: Point;
@@ -96,6 +98,8 @@ export class Stats {
   #isClosed = false;
   /** Oldest first. */
   readonly #history: Omit<Point, "at">[] = [];
+  /** `codes` of all requests at the end of each step of the window, oldest first. */
+  readonly #codes: ReadonlyMap<string, number>[] = [];
 
   /** `collect` adds to `metrics` what other threads have counted; null: it is there. */
   constructor(clock: Clock, metrics: Metrics, collect: () => Promise<void> | null = () => null) {
@@ -132,6 +136,7 @@ export class Stats {
       windowS: (WINDOW_STEPS * STEP_MS) / 1000,
       total: figures(new Sum().include(this.#metrics.total, inFlight.total), seconds),
       unrouted: figures(new Sum().include(this.#metrics.unrouted.recent, 0), seconds),
+      codesPerS: this.#codesPerS(seconds),
       services: extent === "total" ? [] : this.#services(extent, seconds, inFlight),
       point: { at, ...stepFigures(this.#metrics.total) },
       stepS: STEP_MS / 1000,
@@ -182,11 +187,18 @@ export class Stats {
     for (let i = skipped; i < over; i++) {
       this.#history.push(stepFigures(this.#metrics.total));
       if (this.#history.length > HISTORY_STEPS) this.#history.shift();
+      this.#codes.push(new Map(this.#metrics.total.codes));
+      if (this.#codes.length > WINDOW_STEPS) this.#codes.shift();
       this.#metrics.steps.current++;
       this.#stepTo += STEP_MS;
     }
   }
 
+  #codesPerS(seconds: number): Readonly<Record<string, number>> {
+    const before = this.#codes.length < WINDOW_STEPS ? undefined : this.#codes[0];
+    const counts = Array.from(this.#metrics.total.codes, ([code, count]) => [code, (count - (before?.get(code) ?? 0)) / seconds] as const);
+    return Object.fromEntries(counts.filter(([, rate]) => rate > 0));
+  }
 }
 
 /** Of one or several routes or upstreams. */

@@ -8,6 +8,7 @@ import * as passwords from "../base/password.ts";
 import * as moduleFields from "../config/plugin_modules.ts";
 import * as jsonText from "../config/json_text.ts";
 import * as references from "../config/references.ts";
+import * as secrets from "../config/secrets.ts";
 import * as tests from "../config/read_tests.ts";
 import * as signatures from "../config/signed.ts";
 import * as sharedCounts from "../base/shared_counts.ts";
@@ -23,7 +24,7 @@ import * as combinedLog from "../observe/combined_line.ts";
 import * as exposition from "../observe/exposition.ts";
 import * as metrics from "../observe/metrics_plan.ts";
 import * as serverTiming from "../observe/server_timing.ts";
-import * as kindProblem from "../plugins/kind_problem.ts";
+import * as foreignKinds from "../plugins/foreign_kind.ts";
 import { builtinPlugins } from "../plugins/builtin.ts";
 import * as conditions from "../route/conditions.ts";
 import * as upstreamPath from "../route/upstream_path.ts";
@@ -55,6 +56,7 @@ import * as httpsRedirect from "../gateway/https_redirect.ts";
 import * as hostCertificates from "../gateway/host_certificates.ts";
 import * as moduleLoader from "../gateway/module_loader.ts";
 import * as pluginDestinations from "../gateway/plugin_destinations.ts";
+import * as pluginMemory from "../gateway/plugin_memory.ts";
 import * as pluginInstances from "../gateway/plugin_instances.ts";
 import * as tracing from "../gateway/tracing.ts";
 import * as sharedCounters from "../gateway/shared_counters.ts";
@@ -79,7 +81,7 @@ const ALL: LoadedParts = {
   health,
   healthChecks: { ...activeChecks, ...healthChecks },
   sharedHealth,
-  sharedCallers,
+  sharedCallers: { ...pluginMemory, ...sharedCallers },
   conditions,
   upstreamPath,
   split,
@@ -104,7 +106,8 @@ const ALL: LoadedParts = {
   metrics: { ...metrics, ...reporting },
   exposition: { ...exposition, ...families },
   shared: { ...sharedCounts, ...sharedMemory, ...sharedConnections },
-  embedding: { ...inject, ...mounted, ...kindProblem },
+  embedding: { ...inject, ...mounted },
+  foreignKinds,
   changes,
   workerReports,
   tracing,
@@ -112,7 +115,7 @@ const ALL: LoadedParts = {
   recentRequests,
   signatures,
   references,
-  jsonText,
+  jsonText: { ...jsonText, ...secrets },
   warnings: { ...acceptedWarnings, ...warnings },
 };
 

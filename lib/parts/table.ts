@@ -84,8 +84,8 @@ export const PARTS = {
   healthChecks: { named: ["services[].health.enabled"], load: async () => ({ ...(await import("../gateway/active_checks.ts")), ...(await import("../upstream/health_checks.ts")) }) },
   /** How workers share the health of upstreams. */
   sharedHealth: { load: () => import("../upstream/shared_health.ts") },
-  /** How they share the counts of rate limits. */
-  sharedCallers: { load: () => import("../store/shared_callers.ts") },
+  /** How they share the counts of rate limits, and the memory of plugins. */
+  sharedCallers: { load: async () => ({ ...(await import("../gateway/plugin_memory.ts")), ...(await import("../store/shared_callers.ts")) }) },
   /** Conditions of routes. */
   conditions: {
     named: ["services[].routes[].match"],
@@ -128,8 +128,8 @@ export const PARTS = {
     named: ["tests", "test_files"],
     load: () => import("../config/read_tests.ts"),
   },
-  /** Positions of values, errors of texts, and names that may be meant: of a configuration that is refused, of tests, and of a reload, which may be refused. */
-  jsonText: { named: ["tests", "test_files"], load: () => import("../config/json_text.ts") },
+  /** Positions of values, errors of texts, names that may be meant, and what conceals secrets in errors: of a configuration that is refused, of tests, and of a reload, which may be refused. */
+  jsonText: { named: ["tests", "test_files"], load: async () => ({ ...(await import("../config/json_text.ts")), ...(await import("../config/secrets.ts")) }) },
   /** What `${` stands for. */
   references: { named: (document) => textsOf([document]).some((text) => text.includes("${")), load: () => import("../config/references.ts") },
   /** Rate counters in the memory of the program. */
@@ -147,6 +147,8 @@ export const PARTS = {
     named: ["global.plugin_modules[]"],
     load: async () => ({ ...(await import("../config/plugin_modules.ts")), ...(await import("../gateway/module_loader.ts")) }),
   },
+  /** Kinds that are not ours: of modules, and of programs that embed a gateway. */
+  foreignKinds: { named: ["global.plugin_modules[]"], load: () => import("../plugins/foreign_kind.ts") },
   /** How plugins verify passwords. */
   passwords: { named: [...namedByKinds("basic_auth"), "global.plugin_modules[]"], load: () => import("../base/password.ts") },
   /** How plugins ask other servers. */
@@ -181,7 +183,7 @@ export const PARTS = {
     load: async () => ({ ...(await import("../base/shared_counts.ts")), ...(await import("../base/shared_memory.ts")), ...(await import("../server/shared_connections.ts")) }),
   },
   /** What a program that embeds a gateway calls, and ours never does. */
-  embedding: { load: async () => ({ ...(await import("../embed/inject.ts")), ...(await import("../embed/mounted.ts")), ...(await import("../plugins/kind_problem.ts")) }) },
+  embedding: { load: async () => ({ ...(await import("../embed/inject.ts")), ...(await import("../embed/mounted.ts")) }) },
   /** What a reload changes. */
   changes: { load: () => import("../proof/config_diff.ts") },
   workerReports: { load: () => import("../report/worker_reports.ts") },

@@ -38,7 +38,7 @@ const schema = object(
           pattern: new RegExp(`^(header|query):[${TOKEN_CHARACTERS}]+$`),
           hint: '"header:<name>" or "query:<name>"',
           describe: "A place of the key.",
-          check: (text) => (isNeverSeen(text.toLowerCase()) ? "plugins never see this header" : undefined),
+          check: (text) => (placesOf([text]).some(isNeverSeen) ? "plugins never see this header" : undefined),
         }),
         { min: 1, describe: "Places of the key; the first that a request has counts, and the others must not have another key." },
       ),
@@ -48,8 +48,8 @@ const schema = object(
   {
     describe: "Requires an API key, by default in the query parameter or header apiKey.",
     refine(value, report) {
-      const lower = value.from?.map((place) => (place.startsWith("header:") ? place.toLowerCase() : place)) ?? [];
-      lower.forEach((place, i) => void (lower.indexOf(place) < i && report("is there twice", "from", i)));
+      const names = placesOf(value.from).map(({ isQuery, name }) => (isQuery ? `?${name}` : name));
+      names.forEach((name, i) => void (names.indexOf(name) < i && report("is there twice", "from", i)));
       if (value.key === undefined && value.keys === undefined) report('needs "key" or "keys"');
       const places = new Map<string, string>();
       if (value.key !== undefined) places.set(sha256(value.key).toString("hex"), "key");
@@ -72,15 +72,15 @@ export const keyAuth = definePlugin({
   schema,
   guards: true,
   identifies: true,
-  ownHeaders: ({ from, hideCredentials }) => (hideCredentials ? namesIn("header", from) : []),
-  secretParameters: ({ from }) => [...namesIn("query", from), ...namesIn("header", from)],
+  ownHeaders: ({ from, hideCredentials }) => (hideCredentials ? placesOf(from).flatMap(({ isQuery, name }) => (isQuery ? [] : [name])) : []),
+  secretParameters: ({ from }) => placesOf(from).map(({ name }) => name),
   create({ key, keys = [], from, hideCredentials }, { gatewayName, scope }) {
     const entries = key === undefined ? keys : [...keys, { id: scope.id ?? "default", key }];
     const credentials = entries.map((entry) => ({ identity: entry.id, digest: digestOf(entry) }));
-    const written = from ?? DEFAULT_PLACES;
-    const places = written.map(placeOf);
+    const places = placesOf(from);
+    const described = (from ?? DEFAULT_PLACES).map((place) => place.replace("query:", "query parameter ").replace("header:", "header "));
     const headers = ["WWW-Authenticate", `Key realm=${quotedString(gatewayName)}`];
-    const missing = { headers, detail: `Send the API key in the ${written.map(describePlace).join(" or in the ")}.` };
+    const missing = { headers, detail: `Send the API key in the ${described.join(" or in the ")}.` };
     const invalid = { headers, detail: "The API key that was sent is not a valid one." };
     // Hashing is most of the cost of this plugin, so valid keys are remembered. Only configured keys get in here, so it stays small; and
     // a Map looks texts up by a hash that is seeded per process, so the time does not reveal how close a guess is.
@@ -93,61 +93,53 @@ export const keyAuth = definePlugin({
       if (identity !== undefined) found.set(presented, identity);
       return identity;
     };
-    /** The seed's rule for the default places is that the header is ignored where the query has a key. */
+    /** With the default places, the header is ignored where the query has a key. */
     const isContradicted = (exchange: Exchange, presented: string, place: Place) =>
-      from !== undefined && places.some((other) => other !== place && other.all(exchange).some((each) => each !== presented));
-    const withoutKeys = (exchange: Exchange) => places.reduce<Forwarded>((left, place) => place.without(left), exchange);
+      from !== undefined && places.some((other) => other !== place && keysAt(other, exchange).some((each) => each !== presented));
     return (next) => (exchange) => {
       let presented: string | undefined;
       let place = 0;
-      while ((presented = places[place]!.first(exchange)) === undefined) if (++place === places.length) return problem(exchange.call, "key_missing", missing);
+      while ((presented = keyAt(places[place]!, exchange)) === undefined) if (++place === places.length) return problem(exchange.call, "key_missing", missing);
       const identity = found.get(presented) ?? find(presented);
       if (identity === undefined || isContradicted(exchange, presented, places[place]!)) return problem(exchange.call, "key_invalid", invalid);
       if (!hideCredentials) return next(exchange.with({ identity }));
-      const { query, headers } = withoutKeys(exchange);
+      let { query, headers } = exchange;
+      for (const { isQuery, name } of places) {
+        if (isQuery) query = withoutKey(query, name);
+        else headers = withoutHeader(headers, name);
+      }
       return next(exchange.with({ identity, query, headers }));
     };
   },
 });
 
-type Forwarded = Pick<Exchange, "query" | "headers">;
-
 interface Place {
-  readonly first: (exchange: Exchange) => string | undefined;
-  readonly all: (exchange: Exchange) => readonly string[];
-  readonly without: (forwarded: Forwarded) => Forwarded;
+  readonly isQuery: boolean;
+  /** Of a header in lower case. */
+  readonly name: string;
 }
 
-function placeOf(text: string): Place {
-  const name = text.slice(text.indexOf(":") + 1);
-  if (text.startsWith("query:")) {
-    return {
-      first: ({ query }) => queryKeys(query, name)[0],
-      all: ({ query }) => queryKeys(query, name),
-      without: ({ query, headers }) => ({ headers, query: withoutKey(query, name) }),
-    };
-  }
-  const lower = name.toLowerCase();
-  return {
-    first: ({ headers }) => headerKey(headerValue(headers, lower)),
-    all: ({ headers }) => headerValues(headers, lower).map((value) => headerKey(value)!),
-    without: ({ query, headers }) => ({ query, headers: withoutHeader(headers, lower) }),
-  };
+function placesOf(from = DEFAULT_PLACES): Place[] {
+  return from.map((text) => {
+    const [kind, name] = text.split(":") as [string, string];
+    return kind === "query" ? { isQuery: true, name } : { isQuery: false, name: name.toLowerCase() };
+  });
 }
 
-function describePlace(place: string): string {
-  return place.replace("query:", "query parameter ").replace("header:", "header ");
+/** The first key there. */
+function keyAt({ isQuery, name }: Place, { query, headers }: Exchange): string | undefined {
+  if (isQuery) return queryKeys(query, name)[0];
+  const value = headerValue(headers, name);
+  return value === undefined ? undefined : headerKey(value);
 }
 
-/** In lower case. */
-function namesIn(kind: "header" | "query", from = DEFAULT_PLACES): string[] {
-  return from.flatMap((place) => (place.startsWith(`${kind}:`) ? [place.slice(kind.length + 1).toLowerCase()] : []));
+function keysAt({ isQuery, name }: Place, { query, headers }: Exchange): readonly string[] {
+  return isQuery ? queryKeys(query, name) : headerValues(headers, name).map(headerKey);
 }
 
-/** "header:host": what concerns one connection, or tells where a request is from. */
-function isNeverSeen(place: string): boolean {
-  const [kind, name] = place.split(":") as [string, string];
-  return kind === "header" && (isHopByHop(name) || FORWARDING.includes(name) || name === "host" || name === "content-length");
+/** What concerns one connection, or tells where a request is from. */
+function isNeverSeen({ isQuery, name }: Place): boolean {
+  return !isQuery && (isHopByHop(name) || FORWARDING.includes(name) || name === "host" || name === "content-length");
 }
 
 function digestOf(entry: { readonly key?: string; readonly keySha256?: string }): Buffer {
@@ -159,8 +151,8 @@ function sha256(text: string): Buffer {
 }
 
 /** Headers arrive as Latin-1, one character for each byte; a key beyond ASCII is sent in UTF-8, as the query has it. */
-function headerKey(value: string | undefined): string | undefined {
-  return value === undefined || !BEYOND_ASCII.test(value) ? value : Buffer.from(value, "latin1").toString("utf8");
+function headerKey(value: string): string {
+  return BEYOND_ASCII.test(value) ? Buffer.from(value, "latin1").toString("utf8") : value;
 }
 
 const BEYOND_ASCII = /[^\x00-\x7f]/;
@@ -170,14 +162,13 @@ const NO_KEYS: readonly string[] = [];
 /** The values of a parameter of a query ("?" included), decoded. */
 function queryKeys(query: string, name: string): readonly string[] {
   if (!mayHave(query, name)) return NO_KEYS;
-  const pairs = query.slice(1).split("&");
-  return pairs.flatMap((pair) => (isNamed(pair, name) ? [decoded(pair.slice(nameOf(pair).length + 1))] : []));
+  return query.slice(1).split("&").flatMap((pair) => valueOf(pair, name) ?? []);
 }
 
 /** The query without a parameter; all else stays byte for byte. */
 function withoutKey(query: string, name: string): string {
   if (!mayHave(query, name)) return query;
-  const kept = query.slice(1).split("&").filter((pair) => !isNamed(pair, name));
+  const kept = query.slice(1).split("&").filter((pair) => valueOf(pair, name) === undefined);
   return kept.length === 0 ? "" : `?${kept.join("&")}`;
 }
 
@@ -186,16 +177,13 @@ function mayHave(query: string, name: string): boolean {
   return query.includes(name) || query.includes("%");
 }
 
-/** `?apiKey` without "=" is an empty key. */
-function nameOf(pair: string): string {
+/** Undefined where the pair has another name. `?apiKey` without "=" is an empty key. */
+function valueOf(pair: string, name: string): string | undefined {
   const equals = pair.indexOf("=");
-  return equals < 0 ? pair : pair.slice(0, equals);
-}
-
-function isNamed(pair: string, name: string): boolean {
-  const written = nameOf(pair);
+  const written = equals < 0 ? pair : pair.slice(0, equals);
   // Encoded, a character takes three: longer names need not be decoded.
-  return written === name || (written.includes("%") && written.length <= 3 * name.length && decoded(written) === name);
+  const isNamed = written === name || (written.includes("%") && written.length <= 3 * name.length && decoded(written) === name);
+  return isNamed ? decoded(pair.slice(written.length + 1)) : undefined;
 }
 
 /** Form decoding (URL Standard §5.1); text whose encoding is broken stays as it is. */

@@ -10,6 +10,7 @@ import { readConfigFile, type ConfigSource } from "../config/source.ts";
 import { Placeholders } from "../config/placeholders.ts";
 import type { ConfigTest } from "../config/tests.ts";
 import { redactedPath } from "../http/redact.ts";
+import * as foreignKinds from "../plugins/foreign_kind.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
 import { ConfigError } from "../gateway/config_error.ts";
 import { ConfigReader, readNoFile, signatureCheck, type ConfigurationOptions } from "../gateway/config_reader.ts";
@@ -95,6 +96,8 @@ export async function dryRun(input: DryRunInput, { plugins = [], modules }: Pick
   const lacks = options.configKeyFile === undefined ? [] : [`${source.file}  ${UNSIGNED}`];
   await modules.loadParts(source);
   await modules.loadPart("jsonText");
+  // The kinds of `lenient` are nobody's.
+  modules.add({ foreignKinds });
   const placeholders = new Placeholders(inForce.formed, known);
   try {
     const { loaded } = reader.load(source, inputs, placeholders);

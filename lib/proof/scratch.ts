@@ -9,6 +9,7 @@ import type { Route, Service } from "../config/model.ts";
 import type { ClientAnswer, ClientRequestOptions } from "../client/client.ts";
 import type { Handler, Middleware } from "../http/handler.ts";
 import type { Reply } from "../http/reply.ts";
+import * as foreignKinds from "../plugins/foreign_kind.ts";
 import type { Tools } from "../plugins/plugin.ts";
 import * as sharedCounts from "../base/shared_counts.ts";
 import * as sharedMemory from "../base/shared_memory.ts";
@@ -62,7 +63,7 @@ function uncalled(): never {
 
 /** What links of plugins need in a scratch; they ask nobody. */
 const OWN_PARTS = new Parts();
-OWN_PARTS.add({ counters, passwords, shared: { ...sharedCounts, ...sharedMemory, ...sharedConnections } });
+OWN_PARTS.add({ counters, foreignKinds, passwords, shared: { ...sharedCounts, ...sharedMemory, ...sharedConnections } });
 
 export class Scratch {
   readonly #tried: Tried;

@@ -59,7 +59,7 @@ function check(written: string, parameters: Parameters, report: Report): void {
   const texts = segmentsOf(written);
   texts.forEach((text, i) => {
     const isRepeated = nameOf(text) !== undefined && texts.indexOf(text) < i;
-    const problem = isRepeated ? "stands there twice: a parameter can be inserted once" : problemOf(text, parameters, i === texts.length - 1);
+    const problem = isRepeated ? "stands there twice: a parameter can be inserted once" : problemOf(text, parameters, written.endsWith(text));
     if (problem !== undefined) report(`${JSON.stringify(text)} ${problem}`);
   });
 }
@@ -68,7 +68,7 @@ function problemOf(text: string, parameters: Parameters, isLast: boolean): strin
   const name = nameOf(text);
   if (name !== undefined) {
     const kind = parameters.get(name)?.kind;
-    if (kind === "rest" && !isLast) return "stands for the rest of the path: it must be the last segment";
+    if (kind === "rest" && !isLast) return 'stands for the rest of the path, a "/" at its end included: nothing can stand behind it';
     if (kind !== undefined) return undefined;
     if (parameters === NO_PARAMETERS) return "cannot stand in the upstream_path of a service: its routes can have an upstream_path of their own";
     const known = [...parameters.keys()].map((each) => `"{${each}}"`).join(", ");
@@ -86,8 +86,7 @@ function problemOf(text: string, parameters: Parameters, isLast: boolean): strin
 
 /** "/a/{id}/" has two: a "/" at the end is forwarded, and is no segment. */
 function segmentsOf(text: string): readonly string[] {
-  const trimmed = text.replace(/^\//, "").replace(/\/$/, "");
-  return trimmed === "" ? [] : trimmed.split("/");
+  return text.length < 2 ? [] : text.slice(1).replace(/\/$/, "").split("/");
 }
 
 function literals(prefix: string): readonly Segment[] {

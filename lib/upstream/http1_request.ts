@@ -51,7 +51,8 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
   /** Whether the first bytes have been handed to the system: an error before, or meanwhile, means that it has taken none. */
   #isSent = false;
   #isWritten = false;
-  #isCorked = false;
+  /** Parts of the body that wait for the end of the round. */
+  #small: Buffer[] = [];
   /** Nothing more can be written; an answer that arrived before is read first. */
   #writeError: NodeJS.ErrnoException | null = null;
   #onDrain: (() => void) | null = null;
@@ -184,8 +185,9 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
   send(): void {
     if (this.phase === "over") return;
     const { body } = this.attempt.exchange;
-    if (body !== null) this.#cork();
-    this.#connection.socket.write(this.#text, "latin1");
+    const { socket } = this.#connection;
+    if (body !== null) socket.cork();
+    socket.write(this.#text, "latin1");
     if (body === null) this.#isSent = true;
     else this.#sendBody(body);
   }
@@ -201,23 +203,33 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
     process.nextTick(entry("the beginning of a body", () => this.#uncork()));
   }
 
-  /** Small parts of one round of the event loop leave together: a client of HTTP/2 can send its body byte by byte, and a write takes microseconds. */
+  /**
+   * Small parts of one round of the event loop leave as one: a client of HTTP/2 can send its body byte by byte, and each part costs memory, a
+   * write of its own, and a chunk's frame of six bytes.
+   */
   write(chunk: Buffer): boolean {
-    const { socket } = this.#connection;
-    if (chunk.length < SMALL_BYTES && !this.#isCorked) {
-      this.#cork();
-      this.attempt.to.pool.writeBatch.add(() => this.#uncork());
-    }
-    return this.#head.length === Infinity ? writeChunk(socket, chunk) : socket.write(chunk);
+    if (chunk.length >= SMALL_BYTES && this.#small.length === 0) return this.#put(chunk);
+    const waiting = this.#small.push(chunk);
+    if (waiting === MAX_SMALL) return this.#putSmall();
+    if (waiting === 1) this.attempt.to.pool.writeBatch.add(() => this.#putSmall());
+    return !this.#connection.socket.writableNeedDrain;
   }
 
-  #cork(): void {
-    this.#isCorked = true;
-    this.#connection.socket.cork();
+  #putSmall(): boolean {
+    const small = this.#small;
+    // Another request may use the connection by now.
+    if (small.length === 0 || this.phase === "over") return true;
+    this.#small = [];
+    return this.#put(small.length === 1 ? small[0]! : Buffer.concat(small));
+  }
+
+  #put(bytes: Buffer): boolean {
+    const { socket } = this.#connection;
+    return this.#head.length === Infinity ? writeChunk(socket, bytes) : socket.write(bytes);
   }
 
   #uncork(): void {
-    this.#isCorked = false;
+    this.#putSmall();
     this.#connection.socket.uncork();
     this.#isSent = true;
   }
@@ -227,6 +239,7 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
   }
 
   #endBody(): void {
+    this.#putSmall();
     if (this.#head.length === Infinity) {
       let last: string;
       try {
@@ -368,6 +381,7 @@ const ANSWERED_EARLY: NodeJS.ErrnoException = Object.assign(new Error("a respons
 const NO_BYTES = Buffer.alloc(0);
 /** From this size on, a copy into separate memory costs more than a stream. */
 const LENT_BYTES = 16 * 1024;
-/** Smaller parts of a request's body wait for the end of the round. */
+/** Smaller parts of a request's body wait for the end of the round, at most so many. */
 const SMALL_BYTES = 1024;
+const MAX_SMALL = 256;
 const NO_TRAILERS: readonly string[] = [];

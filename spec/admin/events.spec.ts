@@ -202,6 +202,21 @@ describe("with workers, which are asked first", () => {
     expect(first.last("status").digest).toBe("000000000002");
   });
 
+  it("a stream ends whose session ended while figures were awaited for it", async () => {
+    const { source: told, answer, waits } = asking();
+    const running = await startAdmin({ source: told });
+    const cookie = await running.session();
+    const opening = stream(running, cookie);
+    await eventually(() => waits() === 1);
+    await running.ask("DELETE", "/logout", { headers: { cookie } });
+    await answer();
+    const opened = await opening;
+    running.clock.advance(1_000);
+    await eventually(() => waits() === 1);
+    await answer();
+    await eventually(() => opened.ended() === "whole");
+  });
+
   it("asks once a second for all readers, also when the last one leaves and another comes while an answer is awaited", async () => {
     const { source: told, answer, waits } = asking();
     const clock = manualClock();

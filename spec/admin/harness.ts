@@ -102,6 +102,7 @@ export const STATS: GatewayStats = {
   windowS: 60,
   total: { ...QUIET, requestsPerS: 1 / 3, statusesPerS: { "4xx": 2 / 3, "401": 1 / 3 }, inFlight: 2 },
   unrouted: QUIET,
+  codesPerS: { key_missing: 1 / 3 },
   services: [{ name: "a", total: QUIET, groups: [{ group: null, ...TRIES }], routes: [{ name: "r", ...QUIET, p95Ms: 12 }], upstreams: [{ id: "u", ...TRIES, errorsPerS: 2 }] }],
   point: { ...STEP, at: Date.UTC(2026, 0, 1, 0, 0, 5) },
   stepS: 5,

@@ -39,6 +39,13 @@ describe("credentials of a GET", () => {
     expect([bearer.status, bearer.json.detail]).toEqual([401, "Log in with POST /login and send the cookie it sets."]);
   });
 
+  it("are not accepted of pages of other origins, with which browsers send what they remember", async () => {
+    const { ask } = await startAdmin({ corsOrigins: ["http://ui.example"] });
+    const from = async (headers: Record<string, string>) => (await ask("GET", "/gateway/status", { headers: { authorization: RIGHT, ...headers } })).status;
+    expect([await from({ "sec-fetch-site": "cross-site" }), await from({ origin: "http://evil.example" }), await from({ origin: "null" })]).toEqual([401, 401, 401]);
+    expect([await from({ "sec-fetch-site": "same-origin" }), await from({ "sec-fetch-site": "none" }), await from({ origin: "http://ui.example" })]).toEqual([200, 200, 200]);
+  });
+
   it("do not help a session that has ended, and need no live one", async () => {
     const { ask, session } = await startAdmin();
     const cookie = await session();

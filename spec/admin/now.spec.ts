@@ -55,11 +55,31 @@ describe("GET /gateway/now", () => {
     const { asked, source: told } = changing();
     const { ask, session } = await startAdmin({ source: told });
     const cookie = await session();
-    for (const query of ["", "?figures=total", "?figures=services", "?figures=busy", "?service=a%20%26%20b"]) await ask("GET", `/gateway/now${query}`, { headers: { cookie } });
-    expect(asked).toEqual(["total", "total", "services", "busy", { service: "a & b" }]);
+    for (const query of ["", "?figures=total", "?figures=top", "?figures=services", "?figures=busy", "?service=a%20%26%20b"]) await ask("GET", `/gateway/now${query}`, { headers: { cookie } });
+    expect(asked).toEqual(["total", "total", "busy", "services", "busy", { service: "a & b" }]);
     const wrong = await ask("GET", "/gateway/now?figures=all", { headers: { cookie } });
-    expect([wrong.status, wrong.json.code, wrong.json.detail]).toEqual([400, "request_invalid", '"figures" must be one of total, services, busy.']);
+    expect([wrong.status, wrong.json.code, wrong.json.detail]).toEqual([400, "request_invalid", '"figures" must be one of total, top, services, busy.']);
     expect(readNowQuestion("/gateway/now?known=a.b")).toEqual({ figures: "total", known: ["a", "b"] });
+  });
+});
+
+describe("the figures of the first routes", () => {
+  it("are of the five with the most requests, the longest durations and the most errors, of any service, without the others", () => {
+    const quiet = { ...STATS.total, requestsPerS: 1, p95Ms: 10 };
+    const routes = (names: string, of: (i: number) => Partial<typeof quiet>) => Array.from(names, (name, i) => ({ name, ...quiet, ...of(i) }));
+    const services = [
+      { ...STATS.services[0]!, name: "busy", routes: routes("abcdef", (i) => ({ requestsPerS: 20 - i })) },
+      { ...STATS.services[0]!, name: "slow", routes: routes("ghijkl", (i) => ({ p95Ms: 100 + i })) },
+      { ...STATS.services[0]!, name: "failing", routes: routes("mnopqr", (i) => ({ errorsPerS: i })) },
+      { ...STATS.services[0]!, name: "none of these" },
+    ];
+    const { stats } = nowView({ ...source, stats: () => ({ ...STATS, services }) }, { figures: "top", known: [] });
+    expect(stats.services.map(({ name, routes, upstreams, groups }) => [name, routes.map((route) => route.name).join(""), upstreams, groups])).toEqual([
+      ["busy", "abcde", [], []],
+      ["slow", "hijkl", [], []],
+      ["failing", "nopqr", [], []],
+    ]);
+    expect(stats.total).toEqual(all.stats.total);
   });
 });
 

@@ -31,6 +31,7 @@ describe("the JSON that the pages of the management UI read", () => {
       window_s: 60,
       total: { ...figures, requests_per_s: 0.3333, statuses_per_s: { "4xx": 0.6667, "401": 0.3333 }, in_flight: 2 },
       unrouted: figures,
+      codes_per_s: { key_missing: 0.3333 },
       services: [{ name: "a", total: figures, groups: [{ group: null, ...tries }], routes: [{ name: "r", ...figures, p95_ms: 12 }], upstreams: [{ id: "u", ...tries, errors_per_s: 2 }] }],
       point: { at: "2026-01-01T00:00:05.000Z", requests: 3, errors: 1, limited: 1, statuses: { "4xx": 1, "5xx": 1 }, p50_ms: 1.5, p95_ms: 2, p99_ms: 3 },
     });

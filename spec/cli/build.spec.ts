@@ -162,6 +162,8 @@ describe("a build", () => {
     const help = await program(["--help"], { main: mainOf(folder) }).ended;
     expect(help.stdout).toMatch(/^ {2}validate /m);
     expect(help.stdout).not.toMatch(/^ {2}(?:test|build|import) /m);
+    const explained = await program(["help", "key_missing"], { main: mainOf(folder) }).ended;
+    expect(explained).toMatchObject({ code: 0, stdout: expect.stringMatching(/Status: 401\n {2}Title: An API key is required\n {2}This package has no documentation: docs\/troubleshooting\.md/) });
     for (const words of [["--version"], ["validate", fileWith(KEYED)], ["audit", fileWith(KEYED)]]) expect(await program(words, { main: mainOf(folder) }).ended).toMatchObject({ code: 0, stderr: "" });
     expect(await program(["hash-password"], { main: mainOf(folder), input: "a long password\n" }).ended).toMatchObject({ code: 0 });
   });

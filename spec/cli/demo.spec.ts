@@ -83,6 +83,14 @@ describe("edge-gateway demo", () => {
     expect(statuses).toEqual([200, 200, 200, 429]);
   });
 
+  it("prints one line for each request to its gateway, with the status and the upstream or the error code", async () => {
+    const { demo, lines } = await running();
+    for (const line of lines.filter((line) => /shop\/(items|nothing|orders)/.test(line) && !line.includes("?"))) await curl(line, {});
+    await demo.says(/GET \/shop\/items\/42 got 200 from upstream one\nGET \/shop\/items\/43 got 200 from upstream two\n/, "stdout");
+    await demo.says(/GET \/shop\/nothing got 404 route_not_found\nDELETE \/shop\/items\/42 got 405 method_not_allowed\n/, "stdout");
+    await demo.says(/GET \/shop\/orders got 401 key_missing\nGET \/shop\/orders got 200 from upstream one\n/, "stdout");
+  });
+
   it("prints lines that can be pasted into a shell", async (context) => {
     const { lines } = await running();
     const shell = (line: string) =>

@@ -1,8 +1,13 @@
 import { describe, expect, it } from "vitest";
+import { ERRORS } from "../../lib/base/errors.ts";
+import { codeHelp, codesLike, entriesOf } from "../../lib/cli/help_code.ts";
 import { helpText, helpTextOf } from "../../lib/cli/help.ts";
 import { COMMANDS } from "../../lib/cli/commands.ts";
 import { CLIENT_SETTINGS, SETTINGS } from "../../lib/config/settings_table.ts";
 import type { Setting } from "../../lib/config/start_settings.ts";
+
+import { document, tableUnder } from "../support/documents.ts";
+import { program } from "../support/process.ts";
 
 const rows = [...Object.values(SETTINGS), ...Object.values(CLIENT_SETTINGS)] as Setting<unknown>[];
 
@@ -53,5 +58,47 @@ describe("--help", () => {
 
   it("explains the exit codes", () => {
     expect(helpText(COMMANDS)).toMatch(/Exit codes: 0 .*1 .*2 /);
+  });
+});
+
+describe("help CODE", () => {
+  const page = document("docs/troubleshooting.md");
+
+  it.each(Object.entries(ERRORS))("explains the error %s with status, title, cause and remedy", (code, { status, title }) => {
+    expect(codeHelp(code)).toMatch(new RegExp(`^${code} .*Errors\\)\\n  Status: ${status}\\n  Title: ${title}\\n  Cause: .+\\n  Remedy: .+\\n`));
+  });
+
+  it("explains every warning, also one with a mark, and the other codes of logs", () => {
+    const codes = ["Warnings", "Other codes"].flatMap((heading) => tableUnder(heading, page).map(([cell]) => /^`?(\w+)/.exec(cell!)![1]!));
+    for (const code of codes) expect(codeHelp(code)).toMatch(new RegExp(`^${code} .*, (?:Warnings|Other codes|Errors)\\)`));
+  });
+
+  it("prints both entries of a code that is an error and a warning", () => {
+    expect(codeHelp("circuit_open")).toMatch(/^circuit_open .*Errors\)\n[^]*^circuit_open .*Warnings\)$/m);
+  });
+
+  it("finds a message of the log with its variable text", () => {
+    expect(codeHelp("connections are refused: 10000 are open")).toMatch(/^connections are refused: … .*Log messages\)\n {2}Cause: .*max_connections/);
+    expect(codeHelp("connections")).toBeNull();
+  });
+
+  it("writes links as the text and the page that they lead to", () => {
+    expect(codeHelp("bad_request")).toContain("HTTP/1.1 (docs/http2-and-websockets.md#http11)");
+    expect(entriesOf("## H\n| A | B |\n|---|---|\n| `x` ² | a \\| [b](#c) |\n")).toEqual([
+      { heading: "H", code: "x", facts: [["B", "a | b (docs/troubleshooting.md#c)"]] },
+    ]);
+  });
+
+  it("names the codes that contain what was asked for, or else the nearest one", () => {
+    expect(codesLike("certificate_expire")).toBe("; there are certificate_expired, certificate_expires");
+    expect(codesLike("rate_limitd")).toBe("; there is rate_limited");
+    expect(codesLike("zzzzzz")).toBe("");
+  });
+
+  it("exits with 0 for a code and with 2 for what is neither a command nor a code", { timeout: 30_000 }, async () => {
+    const [known, unknown, command] = await Promise.all([["key_missing"], ["key_mising"], ["explian"]].map((words) => program(["help", ...words]).ended));
+    expect(known).toMatchObject({ code: 0, stdout: codeHelp("key_missing") });
+    expect(unknown).toMatchObject({ code: 2, stdout: "", stderr: 'edge-gateway: "key_mising" is neither a command nor a code; there is key_missing (--help lists the commands)\n' });
+    expect(command).toMatchObject({ code: 2, stderr: 'edge-gateway: "explian" is not a command; did you mean "explain"? (--help lists them)\n' });
   });
 });

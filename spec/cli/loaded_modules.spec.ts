@@ -23,8 +23,8 @@ const withService = (more: object) => ({ services: [{ ...quickstart.services[0],
 
 /** Every module but those that any configuration needs, by a part of its path. */
 const PARTS = {
-  kinds: /^lib\/(?:plugins\/(?!chain$|kit$|plugin$|kind_problem$|sending_valid$)|json_schema\/)/,
-  plugins: /^lib\/(?:gateway\/plugin_(?:instances|destinations)|plugins\/(?:chain|sending_valid))$/,
+  kinds: /^lib\/(?:plugins\/(?!chain$|kit$|plugin$|foreign_kind$)|json_schema\/)/,
+  plugins: /^lib\/(?:gateway\/plugin_(?:instances|destinations)|plugins\/chain)$/,
   http2: /^lib\/upstream\/(?:sessions|http2_request)$/,
   hashOn: /^lib\/config\/hash_on$/,
   hash: /^lib\/upstream\/hash/,

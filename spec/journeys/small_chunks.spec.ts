@@ -1,8 +1,11 @@
 /** A body in chunks of one byte costs no more than any other: one piece of it is forwarded for each read. */
-import { expect, it } from "vitest";
+import net from "node:net";
+import { expect, it, onTestFinished } from "vitest";
 import { oneService, running } from "../support/gateway.ts";
 import { processorTimeOf } from "../support/growth.ts";
+import { block, DATA, END_HEADERS, END_STREAM, frame, GET, HEADERS, PREFACE, SETTINGS } from "../support/h2_raw.ts";
 import { codec } from "../support/codec.ts";
+import { eventually } from "../support/raw_client.ts";
 import { byteBackend, client } from "./harness.ts";
 
 /** About this many bytes of wire, in chunks of this size. */
@@ -21,7 +24,7 @@ async function upstreams() {
     socket.on("data", (chunk: Buffer) => {
       received += chunk.toString("latin1");
       if (received.startsWith("POST") ? !received.endsWith(END) : !received.includes("\r\n\r\n")) return;
-      const size = Number(/\/(\d+) /.exec(received)![1]);
+      const size = Number(/\/(\d+) /.exec(received)?.[1]);
       if (received.startsWith("POST")) {
         uploads.push(received);
         socket.write("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone");
@@ -51,6 +54,19 @@ it.runIf(codec === "wire")("forwards an upload in chunks of one byte as few larg
   const sent = uploads.at(-1)!;
   expect(chunksIn(sent)).toBeLessThan(200);
   expect(sent.length).toBeLessThan(WIRE / 5);
+});
+
+it("forwards an upload over HTTP/2 in frames of one byte as few large chunks", async () => {
+  const { port, uploads } = await upstreams();
+  const made = await running(oneService(port, {}, { h2c: true }));
+  const upload: typeof GET = [[":method", "POST"], ...GET.slice(1)];
+  const socket = net.connect(made.port, "127.0.0.1");
+  onTestFinished(() => void socket.destroy());
+  const frames = Buffer.concat(Array<Buffer>(20_000).fill(frame(DATA, 0, 1, Buffer.from("x"))));
+  socket.write(Buffer.concat([PREFACE, frame(SETTINGS, 0, 0), frame(HEADERS, END_HEADERS, 1, block(upload)), frames, frame(DATA, END_STREAM, 1)]));
+  await eventually(() => uploads.length === 1);
+  expect(chunksIn(uploads[0]!)).toBeLessThan(400);
+  expect(uploads[0]!.length).toBeLessThan(25_000);
 });
 
 it("forwards a response in chunks of one byte as few large chunks, for at most three times the processor time", async () => {

@@ -56,15 +56,17 @@ function event({ pick, chance, int, next }: Random): (to: Made) => void {
 /** Everything that metrics and statistics are made of. Sums of times are rounded: their order decides about the last digits. */
 function all({ metrics, plugin }: Made, stats: Stats) {
   const rounded = (ms: number) => Number(ms.toPrecision(9));
+  const byCode = (refused: readonly (readonly [string, number])[]) => ({
+    // Which codes are counted together depends on the order.
+    codes: refused.filter(([code]) => !/^own_|^other$/.test(code)),
+    inAll: rounded(refused.reduce((sum, [, count]) => sum + count, 0)),
+  });
+  const read = stats.read("all", { total: 0, upstream: () => 0 });
   const ofRoute = (meter: RouteMeter) => {
     const { recent, rateLimited, receivedBytes, sentBytes, cached, refusals } = meter;
     const requests = [...meter.requests()].map(([method, code, count]) => `${method} ${code} ${count}`).sort();
     const named = (counts: ReadonlyMap<string, number> | null) => [...(counts ?? [])].sort();
-    const refused = named(refusals);
-    // Which codes are counted together depends on the order.
-    const codes = refused.filter(([code]) => !/^own_|^other$/.test(code));
-    const refusedInAll = refused.reduce((sum, [, count]) => sum + count, 0);
-    return { counts: recent.counts, sumMs: rounded(recent.sumMs), rateLimited, receivedBytes, sentBytes, requests, cached: named(cached), codes, refusedInAll };
+    return { counts: recent.counts, sumMs: rounded(recent.sumMs), rateLimited, receivedBytes, sentBytes, requests, cached: named(cached), refused: byCode(named(refusals)) };
   };
   return {
     unrouted: ofRoute(metrics.unrouted),
@@ -75,7 +77,7 @@ function all({ metrics, plugin }: Made, stats: Stats) {
       upstreams: Array.from(meter.upstreams, ([id, { counts, sumMs }]) => [id, counts, rounded(sumMs)]),
     })),
     plugin: [plugin.requests, rounded(plugin.ms), [...(plugin.results ?? [])].sort()],
-    stats: stats.read("all", { total: 0, upstream: () => 0 }),
+    stats: { ...read, codesPerS: byCode(Object.entries(read.codesPerS).sort()) },
   };
 }
 

@@ -130,6 +130,32 @@ describe("figures of the last minute", () => {
     expect([point.statuses, history.at(-1)!.statuses]).toEqual([{}, { "2xx": 2, "3xx": 1, "4xx": 7, "5xx": 1, "401": 1, "403": 1, "404": 3 }]);
   });
 
+  it("figures of the last minute have the codes of the gateway's errors, without those of upstreams' replies", async () => {
+    const { port } = await backend((_request, response) => void response.writeHead(500).end());
+    const config = oneService(port, { routes: [{ path: "/open", name: "open" }, { path: "/closed", name: "closed", plugins: [{ name: "key_auth", config: { key: "k" } }] }] });
+    const { gateway, clock } = await timed(config);
+    clock.advance(9_000);
+    for (const path of ["/a/open", "/a/closed", "/a/closed", "/nowhere"]) await gateway.inject({ url: path });
+    clock.advance(1_000);
+    expect(gateway.stats.codesPerS).toEqual({ key_missing: 0.2, route_not_found: 0.1 });
+    clock.advance(40_000);
+    await gateway.inject({ url: "/a/closed" });
+    expect(Object.keys(gateway.stats.codesPerS)).toEqual(["key_missing", "route_not_found"]);
+    clock.advance(15_000);
+    expect(Object.keys(gateway.stats.codesPerS)).toEqual(["key_missing"]);
+    expect(gateway.stats.codesPerS.key_missing! * 60).toBeCloseTo(1, 0);
+    clock.advance(60_000);
+    expect(gateway.stats.codesPerS).toEqual({});
+  });
+
+  it("figures of the last minute have 64 codes at most: those of an embedder's plugins are counted together as \"other\"", () => {
+    const metrics = new Metrics();
+    const notes = (code: string) => ({ status: 403, code, route: null, attempts: 0, meter: null, received: null, sent: null, cache: null }) as unknown as Notes;
+    for (let i = 0; i < 100; i++) metrics.unrouted.ended("GET", notes(`own_${i}`), 1);
+    const { codesPerS } = new Stats(manualClock(), metrics).read("total", { total: 0, upstream: () => 0 });
+    expect([Object.keys(codesPerS).length, codesPerS.other]).toEqual([65, 36]);
+  });
+
   it("figures of the last minute have percentiles of all requests of a service and of a group, instead of those of the slowest member", () => {
     const clock = manualClock();
     const metrics = new Metrics();

@@ -58,6 +58,49 @@ describe("replies with 4xx", () => {
   });
 });
 
+describe("the overview", () => {
+  it("has the busiest, slowest and most failing routes with links to them, and refusals by the gateway's codes", async () => {
+    const { port, server } = await upstream();
+    server.removeAllListeners("request").on("request", (request, response) => void response.writeHead(request.url === "/fails" ? 500 : 200).end());
+    const config = shop(port);
+    const [service] = config.services;
+    const { page, url, errors } = await openOverview(browser, { ...config, services: [{ ...service!, routes: [...service!.routes, { name: "fails", path: "/fails" }] }] });
+    const card = (title: string) => page.locator("section.card").filter({ hasText: new RegExp(`^${title}`) });
+    await card("Busiest routes").getByText("No requests.").waitFor();
+    await requests(url, ["/shop/open", "/shop/open", "/shop/open", "/shop/closed", "/shop/closed", "/shop/inside", "/shop/fails", "/nowhere"]);
+    await card("Most failing routes").getByText(/^[\d.]+\/s · 100 %$/).waitFor();
+    expect(await card("Busiest routes").locator("a").allInnerTexts()).toEqual(["open", "closed", expect.stringMatching(/inside|fails/), expect.stringMatching(/inside|fails/)]);
+    expect(await card("Most failing routes").locator("a").allInnerTexts()).toEqual(["fails"]);
+    expect(await card("Slowest routes").locator("a").count()).toBe(4);
+    expect((await card("Refusals by code").locator(".ranking__name").allInnerTexts())[0]).toBe("key_missing");
+    expect((await card("Refusals by code").locator(".ranking__name").allInnerTexts()).slice(1).sort()).toEqual(["forbidden", "route_not_found"]);
+    expect(await allFaultsOf(page)).toEqual([]);
+    await card("Most failing routes").getByRole("link", { name: "fails" }).click();
+    await heading(page, "Route fails");
+    expect(errors).toEqual([]);
+  });
+
+  it("has charts that begin at the start of the gateway and show replies by class of status", async () => {
+    const { page, url } = await openOverview(browser, shop((await upstream()).port));
+    const chart = page.locator("section.chart").filter({ hasText: /^Replies by status/ });
+    await requests(url, ["/shop/open", "/shop/closed"]);
+    await chart.getByText(/^2xx now [\d.]+\/s, peak [\d.]+\/s in 1 min\.$/).waitFor();
+    expect(await chart.locator(".chart__key").allInnerTexts()).toEqual(["2xx", "3xx", "4xx", "5xx"].map((name) => expect.stringMatching(new RegExp(`^${name}\\s*[\\d.]+/s$`)) as string));
+    // The line begins at the left end of the axis.
+    const [line, left] = await page.evaluate<[string, string]>('[document.querySelector(".chart__line").getAttribute("d"), document.querySelector(".chart__grid").getAttribute("x1")]');
+    expect(line).toMatch(new RegExp(`^M${left} `));
+  });
+
+  it("fills a window of 1920 pixels: tiles and charts stand in one row each, and nothing is wider than the window", async () => {
+    const { page } = await openOverview(browser, shop((await upstream()).port), { width: 1920 });
+    const rows = (css: string) => page.evaluate<number>(`new Set([...document.querySelectorAll(${JSON.stringify(css)})].map((each) => Math.round(each.getBoundingClientRect().top))).size`);
+    await until(page, 'document.querySelectorAll(".rankings > *").length === 4');
+    expect([await rows(".stats .stat"), await rows(".charts > *"), await rows(".rankings > *")]).toEqual([1, 1, 1]);
+    expect(await page.evaluate("innerWidth - document.querySelector('.charts').getBoundingClientRect().right")).toBeLessThan(60);
+    await until(page, "document.documentElement.scrollWidth <= innerWidth");
+  });
+});
+
 describe("the path of a request", () => {
   it("has the plugins in the order in which the gateway runs them: a cache behind the guards, wherever it is written", async () => {
     const { page, managerUrl } = await openOverview(browser, shop((await upstream()).port));

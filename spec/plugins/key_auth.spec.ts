@@ -263,7 +263,7 @@ describe("from", () => {
 
   it("from tells logs which parameters and headers hold keys, and the upstream's trailers which headers are removed", () => {
     const config = checked(keyAuth.schema, { ...FROM, hide_credentials: true }).value as never;
-    expect(keyAuth.secretParameters!(config)).toEqual(["api_key", "x-api-key", "apikey"]);
+    expect(keyAuth.secretParameters!(config)).toEqual(["x-api-key", "api_key", "apikey"]);
     expect(keyAuth.ownHeaders!(config)).toEqual(["x-api-key", "apikey"]);
     expect(keyAuth.ownHeaders!(checked(keyAuth.schema, FROM).value as never)).toEqual([]);
   });

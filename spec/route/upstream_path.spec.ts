@@ -73,7 +73,10 @@ describe("an upstream_path is refused, with its place and what to write, where i
     ["has a line break", undefined, "/a\r\nX: y", ofRoute, '"a\\r\\nX: y" cannot be forwarded: the path has a control character, raw or encoded'],
     ["names a parameter that the pattern has not", undefined, "/x/{user}", ofRoute, '"{user}" is no parameter of base_path and path: they have "{id}", "{rest}"'],
     ["has a parameter twice", undefined, "/{id}/{id}", ofRoute, '"{id}" stands there twice: a parameter can be inserted once'],
-    ["has the rest before its end", undefined, "/{rest}/x", ofRoute, '"{rest}" stands for the rest of the path: it must be the last segment'],
+    ["has the rest before its end", undefined, "/{rest}/x", ofRoute, '"{rest}" stands for the rest of the path, a "/" at its end included: nothing can stand behind it'],
+    ["has a / behind the rest", undefined, "/x/{rest}/", ofRoute, '"{rest}" stands for the rest of the path, a "/" at its end included: nothing can stand behind it'],
+    ["has nothing but an empty segment", "//", undefined, ofService, '"" is an empty segment: write "/" once'],
+    ["is of a route and has nothing but an empty segment", undefined, "//", ofRoute, '"" is an empty segment: write "/" once'],
     ["has a star", undefined, "/x/{rest*}", ofRoute, '"{rest*}" needs no "*" here: write "{rest}"'],
     ["mixes text and a parameter", undefined, "/u-{id}", ofRoute, '"u-{id}" mixes text and parameters: a parameter is a whole segment, like "{id}" (%7B and %7D are the braces themselves)'],
   ])("%s", (_what, prefix, template, at, message) => {

@@ -23,6 +23,7 @@ export interface Route {
   readonly name?: string;
   readonly path: string;
   readonly methods?: readonly string[];
+  readonly upstream_path?: string;
   readonly match?: object;
   plugins?: Plugin[];
 }
@@ -65,12 +66,19 @@ export class Draft {
   /** Plugins have the same number if their kind and configuration are equal. */
   readonly #numbers = new Map<Plugin | string, number>();
   readonly #closed = new Set<Service>();
+  /** Routes of regular expressions; true: they accept more than the expression did. */
+  readonly #expressions = new Map<object, boolean>();
 
   /** Remembers where a service, route or plugin comes from. */
   from<T extends object>(at: Path, made: T): T {
     this.#origins.set(made, at);
     if (this.#origins.size > MOST_PARTS) throw new Failure(`more than ${MOST_PARTS} services, routes and plugins cannot be imported: split the file`, 2);
     return made;
+  }
+
+  /** A regular expression of the source goes before its other routes. */
+  isExpression(route: Route, isWider: boolean): void {
+    this.#expressions.set(route, isWider);
   }
 
   originOf(made: object): Path | undefined {
@@ -95,7 +103,7 @@ export class Draft {
 
   /** In place of a guard: nobody passes. */
   closed(at: Path, guard: string): Plugin {
-    this.notes.add(at, `"${guard}" is not carried over, and may decide who passes: its routes answer 503 (request_termination) until you replace it`);
+    this.notes.addClosed(at, `"${guard}" is not carried over, and may decide who passes: its routes answer 503 (request_termination) until you replace it`);
     return this.from(at, CLOSED());
   }
 
@@ -129,8 +137,7 @@ export class Draft {
         const gap = guarded.get(head)?.find(({ hosts, guards }) => guards.some(lacks) && meet(hosts, service.hosts ?? []));
         if (gap === undefined) continue;
         const missing = gap.guards.filter(lacks).map(({ name }) => `"${name}"`).join(", ");
-        this.notes.add(this.#origins.get(route)!, `would get requests of ${formatPath(gap.at)}, which is left out, without ${missing}: it answers 503 (request_termination) until you replace it`);
-        route.plugins = [...(route.plugins ?? []), this.from(gap.at, CLOSED())];
+        this.#close(route, `would get requests of ${formatPath(gap.at)}, which is left out, without ${missing}`);
         break;
       }
     }
@@ -141,6 +148,36 @@ export class Draft {
       this.#closed.add(this.from(at, service));
       // Last: of two routes of one pattern, the later one is taken out.
       this.config.services.push(service);
+    }
+  }
+
+  #close(route: Route, why: string): void {
+    const at = this.#origins.get(route)!;
+    this.notes.addClosed(at, `${why}: it answers 503 (request_termination) until you replace it`);
+    route.plugins = [...(route.plugins ?? []), this.from(at, CLOSED())];
+  }
+
+  /**
+   * The source asks regular expressions first, here the more specific pattern goes first, and a placeholder accepts more than an expression.
+   * A route that so gets requests of another one, which has a guard that it lacks, is closed.
+   */
+  #closeOverlaps(): void {
+    if (this.#expressions.size === 0) return;
+    const all = [...this.#routes()].map(([service, route, plugins]) => {
+      const guards = plugins.filter(({ name }) => GUARDS.has(name)).map((plugin) => this.#numberOf(plugin));
+      return { route, hosts: service.hosts ?? [], guards, isClosed: plugins.some(({ name }) => name === "request_termination"), segments: joined(service, route).split("/").slice(1) };
+    });
+    for (const own of all.filter(({ route }) => this.#expressions.has(route))) {
+      for (const other of all) {
+        if (other === own || !overlap(own.segments, other.segments) || !shareMethod(own.route, other.route)) continue;
+        const isFirst = goesBefore(other.segments, own.segments) && meet(own.hosts, other.hosts);
+        const isBehind = this.#expressions.get(own.route) === true && (other.hosts.length === 0 || meet(own.hosts, other.hosts));
+        for (const [to, from] of [...(isFirst ? [[other, own] as const] : []), ...(isBehind ? [[own, other] as const] : [])]) {
+          if (to.isClosed || from.guards.every((guard) => to.guards.includes(guard))) continue;
+          to.isClosed = true;
+          this.#close(to.route, `may get requests of ${formatPath(this.#origins.get(from.route)!)}, which has other guards, since a regular expression is a pattern here`);
+        }
+      }
     }
   }
 
@@ -162,6 +199,7 @@ export class Draft {
 
   /** The valid configuration. Throws a `Failure` when nothing is left of it. */
   async finished(): Promise<Imported> {
+    this.#closeOverlaps();
     for (;;) {
       this.#closeGaps();
       const { services } = this.config;
@@ -255,6 +293,28 @@ function headsOf(path: string): string[] {
   return ["", ...segments.map((_, i) => `/${segments.slice(0, i + 1).join("/")}`)];
 }
 
+/** Whether a path can match both patterns. */
+function overlap(one: readonly string[], other: readonly string[]): boolean {
+  for (let i = 0; i < Math.max(one.length, other.length); i++) {
+    const [a, b] = [one[i], other[i]];
+    if (a === undefined || b === undefined) return false;
+    if (a.endsWith("*}") || b.endsWith("*}")) return true;
+    if (a !== b && !a.startsWith("{") && !b.startsWith("{")) return false;
+  }
+  return true;
+}
+
+/** Whether the first of two patterns that overlap gets a request for both, or they are one. */
+function goesBefore(one: readonly string[], other: readonly string[]): boolean {
+  const rank = (segment: string) => (segment.endsWith("*}") ? 2 : Number(segment.startsWith("{")));
+  const difference = one.map((segment, i) => rank(segment) - rank(other[i] ?? segment)).find((each) => each !== 0);
+  return difference === undefined || difference < 0;
+}
+
+function shareMethod({ methods: one }: Route, { methods: other }: Route): boolean {
+  return one === undefined || other === undefined || one.some((method) => other.includes(method));
+}
+
 /**
  * Whether a request for one of these hosts may be for a service with `others` in place of one with `hosts`; none is all hosts. A service
  * without hosts comes after those with.
@@ -291,15 +351,7 @@ export function readTarget(text: string): Target | string {
   const url = URL.canParse(text) ? new URL(text) : null;
   if (url === null || !/^https?:$/.test(url.protocol)) return 'expected a URL such as "http://127.0.0.1:3000"';
   if (url.username !== "" || url.password !== "" || url.search !== "" || url.hash !== "") return "expected a URL without user, query and fragment";
+  if (url.port === "0") return "expected a port from 1 to 65535";
   const protocol = url.protocol === "https:" ? "https" : "http";
   return { protocol, host: url.hostname.replace(/^\[(.*)\]$/, "$1"), port: Number(url.port) || (protocol === "https" ? 443 : 80), path: url.pathname.replace(/\/+$/, "") };
-}
-
-/**
- * Clients ask below one path, and the upstream has the same below another one. A gateway that only removes `base_path` can do so if the
- * client's path ends with the upstream's: `/api/v1` and `/v1` are base_path `/api` and routes below `/v1`. Null: it cannot.
- */
-export function splitPrefix(client: string, upstream: string): { readonly base: string; readonly prefix: string } | null {
-  const [from, to] = [client.replace(/\/+$/, ""), upstream.replace(/\/+$/, "")];
-  return from.endsWith(to) ? { base: from.slice(0, from.length - to.length) || "/", prefix: to } : null;
 }

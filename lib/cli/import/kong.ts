@@ -9,8 +9,9 @@ import { CONDITIONS, type Conditions } from "../../config/conditions.ts";
 import { nodeFrom } from "../../config/json.ts";
 import { accepts } from "../../config/schema_core.ts";
 import { isObject } from "../../json_schema/values.ts";
-import { HOST, readTarget, splitPrefix, type Draft, type Plugin, type Service, type Target } from "./draft.ts";
+import { HOST, readTarget, type Draft, type Plugin, type Service, type Target } from "./draft.ts";
 import { balancing } from "./kong_balancing.ts";
+import { readPath, templateOf, type KongPath } from "./kong_paths.ts";
 import { KongPlugins, OPEN, type Attached } from "./kong_plugins.ts";
 import { freeName, type Place } from "./place.ts";
 
@@ -22,11 +23,14 @@ export function importKong(root: Place, draft: Draft): void {
   root.noteUnread();
 }
 
+/** Each is compared with all routes. */
+const MOST_EXPRESSIONS = 1000;
+
 const STREAMED = "bodies are always streamed here, unless a plugin reads them";
 /** Settings of a route without a counterpart, with Kong's default. */
 const OF_ROUTES = {
-  regex_priority: [0, "decides between regular expressions, which are not carried over"],
-  https_redirect_status_code: [426, "requests over HTTP are not redirected here"],
+  regex_priority: [0, "the more specific pattern goes first here"],
+  https_redirect_status_code: [426, "requests over HTTP get 404 here: global.https_redirect redirects all of them"],
   request_buffering: [true, STREAMED],
   response_buffering: [true, STREAMED],
 } as const;
@@ -51,6 +55,7 @@ class KongReader {
   /** Of the lists at the top: entities by what they refer to. */
   readonly #indexes = new Map<string, Map<unknown, Place[]>>();
   readonly #upstreamsByName: ReadonlyMap<string, Place>;
+  #expressions = 0;
 
   constructor(root: Place, draft: Draft) {
     this.#root = root;
@@ -125,7 +130,9 @@ class KongReader {
         continue;
       }
       route.ignore(...LABELS, "name", "service", "path_handling", ...Object.keys(OF_ROUTES));
-      const plugins = this.#plugins.list([...global, ...own, ...this.#attached(this.#children(route, "plugins", "route", "name"))]);
+      const attached = [...global, ...own, ...this.#attached(this.#children(route, "plugins", "route", "name"))];
+      const plugins = this.#plugins.list(attached);
+      const uri = attached.findLast(({ kind }) => kind === "request-transformer")?.place.get("config").get("replace").get("uri");
       const hosts = route.get("hosts").isTexts() ? route.get("hosts").texts().map((host) => host.replace(/:\d+$/, "")) : [];
       const close = (path: string) => this.#draft.leaveGap(route.at, path, hosts, plugins);
       const reason = isLost ? "its service is not" : unroutable(route);
@@ -135,23 +142,27 @@ class KongReader {
         continue;
       }
       route.noteUnusual(OF_ROUTES);
-      for (const path of pathsOf(route, close)) this.#route({ route, path, plugins, target, name, settings, buckets, close });
+      for (const path of this.#paths(route, close)) this.#route({ route, path, uri, plugins, target, name, settings, buckets });
     }
   }
 
-  #route(given: { route: Place; path: string; plugins: Plugin[]; target: Target; name: string; settings: object; buckets: Map<string, Bucket>; close: (path: string) => void }): void {
-    const { route, path, plugins, target, name, settings, buckets, close } = given;
+  #route(given: { route: Place; path: KongPath; uri: Place | undefined; plugins: Plugin[]; target: Target; name: string; settings: object; buckets: Map<string, Bucket> }): void {
+    const { route, path: { pattern, isPrefix, isRegex, isWider }, uri, plugins, target, name, settings, buckets } = given;
     const isStripped = route.get("strip_path").flag() ?? true;
-    const split = splitPrefix(path, isStripped ? target.path : target.path + path);
-    if (split === null) close(path);
-    if (split === null) return route.note(`the path "${path}" is not carried over: upstreams get the path below base_path, and nothing is put before it ("${target.path}")`);
+    const isRest = pattern.endsWith("*}");
     if (target.path !== "") route.noteUnusual({ path_handling: ["v0", "the paths of the service and of the request are joined with a slash here, as by v0"] });
+    const template = uri?.text() === undefined ? undefined : templateOf(uri.text()!, pattern);
+    if (uri?.value !== undefined && template === undefined) uri.note("is not carried over: expected a path whose whole segments are texts or groups of the route's path: write upstream_path of the route");
+    // Of a stripped path, whose rest belongs to it, nothing is left.
+    const asked = template ?? (isStripped && isRest ? target.path || "/" : undefined);
+    const base = isStripped && !isRest ? pattern || "/" : "/";
     const hosts = route.get("hosts").texts();
     const isHostKept = route.get("preserve_host").flag() === true;
-    const key = JSON.stringify([split.base, [...hosts].sort(), isHostKept]);
+    const prefix = asked === undefined && target.path !== "" ? { upstream_path: target.path } : {};
+    const key = JSON.stringify([base, [...hosts].sort(), isHostKept, prefix]);
     let bucket = buckets.get(key);
     if (bucket === undefined) {
-      const service: Service = { name: this.#draft.serviceName(name), base_path: split.base, ...(hosts.length === 0 ? {} : { hosts }), ...(isHostKept ? { preserve_host: true } : {}), ...settings, ...this.#stickyAt(split.base, settings), routes: [] };
+      const service: Service = { name: this.#draft.serviceName(name), base_path: base, ...prefix, ...(hosts.length === 0 ? {} : { hosts }), ...(isHostKept ? { preserve_host: true } : {}), ...settings, ...this.#stickyAt(base, settings), routes: [] };
       bucket = { service: this.#draft.from(route.at, service), lists: [] };
       buckets.set(key, bucket);
       this.#buckets.push(bucket);
@@ -160,12 +171,33 @@ class KongReader {
     const methods = route.get("methods").texts().map((method) => method.toUpperCase());
     const match = matchOf(route);
     if (match !== undefined && route.get("name").value !== undefined) route.get("name").note("the names of its routes here end with their path");
-    for (const below of [`${split.prefix}/{rest*}`, split.prefix || "/"]) {
+    const whole = base === "/" ? pattern : "";
+    for (const below of [...(isPrefix ? [`${whole}/{rest*}`] : []), whole || "/"]) {
       const named = match === undefined ? {} : { name: freeName(`${route.get("name").text() ?? "route"} ${below}`, this.#routeNames), match };
-      bucket.service.routes.push(this.#draft.from(route.at, { ...named, path: below, ...(methods.length === 0 ? {} : { methods }) }));
+      const made = this.#draft.from(route.at, { ...named, path: below, ...(asked === undefined ? {} : { upstream_path: asked }), ...(methods.length === 0 ? {} : { methods }) });
+      if (isRegex) this.#draft.isExpression(made, isWider);
+      bucket.service.routes.push(made);
       bucket.lists.push(plugins);
     }
-    if (path !== "/") this.#draft.notes.add(route.at, "a path matches whole segments here: /a is /a and /a/…, not /ab");
+    if (isPrefix && pattern !== "") this.#draft.notes.add(route.at, "a path matches whole segments here: /a is /a and /a/…, not /ab");
+  }
+
+  #paths(route: Place, close: (path: string) => void): KongPath[] {
+    const places = route.get("paths").items();
+    const paths = new Map<string, KongPath>();
+    for (const place of places) {
+      const written = place.text()!;
+      const isTooMany = written.startsWith("~") && ++this.#expressions > MOST_EXPRESSIONS;
+      const path = isTooMany ? `only ${MOST_EXPRESSIONS} regular expressions are: split the file` : readPath(written);
+      if (typeof path === "string") {
+        close(written);
+        place.note(`"${written}" is not carried over: ${path}`);
+        continue;
+      }
+      paths.set(JSON.stringify(path), path);
+      if (path.isWider) place.note(`is "${path.pattern}" here, in which a placeholder is any one segment: the upstream has to refuse what the expression does not match`);
+    }
+    return places.length === 0 ? [{ pattern: "", isPrefix: true, isRegex: false, isWider: false }] : [...paths.values()];
   }
 
   /** With a cookie of its own: in Kong an upstream has one, here each service that uses the upstream. */
@@ -194,7 +226,9 @@ class KongReader {
     if (host === undefined) return 'it needs "url", or "host"';
     if (!/^(http|grpc|ws)s?$/.test(protocol)) return `the protocol "${protocol}" is not forwarded`;
     const wire = protocol.endsWith("s") ? "https" : "http";
-    return readTarget(`${wire}://${host.includes(":") ? `[${host}]` : host}:${place.get("port").number() ?? (wire === "http" ? 80 : 443)}${place.get("path").text() ?? ""}`);
+    const path = place.get("path").text() ?? "";
+    if (!/^(?:\/|$)/.test(path)) return `its path "${path}" has to begin with "/"`;
+    return readTarget(`${wire}://${host.includes(":") ? `[${host}]` : host}:${place.get("port").number() ?? (wire === "http" ? 80 : 443)}${path}`);
   }
 
   /** The targets of the upstream that the service names as its host, or that host itself. */
@@ -262,11 +296,11 @@ function unroutable(route: Place): string | undefined {
   if (condition !== undefined) return `it matches by "${condition}"`;
   const match = matchOf(route);
   if (match !== undefined && !accepts(CONDITIONS, nodeFrom(match), references)) return 'it matches by "headers" that cannot be conditions here';
-  if (match !== undefined) route.get("headers").note("values are compared with case here, and a longer path goes before headers: a request that fits none gets 404, and no route of a shorter path");
+  if (match?.headers !== undefined) route.get("headers").note("values are compared with case here, and a longer path goes before headers: a request that fits none gets 404, and no route of a shorter path");
   const protocols = route.get("protocols").texts();
   const odd = protocols.find((name) => !/^(https?|grpcs?|wss?)$/.test(name));
   if (odd !== undefined) return `the protocol "${odd}" is not served`;
-  if (protocols.length > 0 && protocols.every((name) => /s$/.test(name))) route.get("protocols").note("routes are for all ports here: without HTTP_PORT the gateway listens for HTTPS only");
+  if (schemeOf(route) === "https") route.get("protocols").note("requests over HTTP get 404 here, unless global.https_redirect redirects all of them; a proxy that ends TLS has to be in global.trusted_proxies");
   const host = route.get("hosts").texts().find((each) => !HOST.test(each));
   return host === undefined ? undefined : `the host "${host}" has a port, or a wildcard that is not its first label`;
 }
@@ -275,10 +309,12 @@ function isGiven({ value }: Place): boolean {
   return value !== undefined && Object.keys(Object(value)).length > 0;
 }
 
-/** The headers of a route as conditions, which may be invalid: each has a list of values, of which one has to fit. */
-function matchOf(route: Place): Pick<Conditions, "headers"> | undefined {
+/** The headers and the scheme of a route as conditions, which may be invalid: each header has a list of values, of which one has to fit. */
+function matchOf(route: Place): Partial<Conditions> | undefined {
   const headers = route.get("headers");
-  if (!isGiven(headers)) return undefined;
+  const scheme = schemeOf(route);
+  const ofScheme = scheme === undefined ? undefined : { scheme };
+  if (!isGiven(headers)) return ofScheme;
   const wanted = (values: Place) => {
     const texts = values.isTexts() ? values.texts() : [];
     // "~*" begins a regular expression, which ignores case.
@@ -286,27 +322,19 @@ function matchOf(route: Place): Pick<Conditions, "headers"> | undefined {
     return texts.length === 1 ? texts[0]!.replaceAll("${", () => "$${") : { matches: `^(?:${texts.map(quoted).join("|")})$` };
   };
   const conditions = Object.keys(Object(headers.value)).map((name) => [name, wanted(headers.get(name))] as const);
-  return { headers: conditions.every(([, value]) => value !== null) ? Object.fromEntries(conditions) : {} };
+  const isValid = conditions.every(([, value]) => value !== null);
+  return isValid ? { headers: Object.fromEntries(conditions), ...ofScheme } as Partial<Conditions> : { headers: {} };
+}
+
+/** The only scheme of the protocols of a route. */
+function schemeOf(route: Place): "http" | "https" | undefined {
+  const schemes = new Set(route.get("protocols").texts().map((name) => (name.endsWith("s") ? "https" as const : "http" as const)));
+  return schemes.size === 1 ? [...schemes][0] : undefined;
 }
 
 /** As a part of a regular expression that matches this text. */
 function quoted(text: string): string {
   return text.replace(/[\\^$.*+?()[\]{}|/]/g, "\\$&");
-}
-
-/** Those that are prefixes. */
-function pathsOf(route: Place, close: (path: string) => void): string[] {
-  const places = route.get("paths").items();
-  if (places.length === 0) return ["/"];
-  const paths = places.flatMap((place) => {
-    const path = place.text();
-    if (path === undefined) return [];
-    if (path.startsWith("/") && !/[~()[\]{}*+?^$|\\]/.test(path)) return [path.replace(/\/+$/, "") || "/"];
-    close(path);
-    place.note(`"${path}" is not carried over: there are no regular expressions; write routes with placeholders such as /users/{id}`);
-    return [];
-  });
-  return [...new Set(paths)];
 }
 
 function timeouts(place: Place): object {

@@ -80,7 +80,7 @@ export class KongPlugins {
     let plugins = convert?.(config, groups) ?? [];
     if (plugins.length === 0) place.ignore("config");
     if (plugins.length === 0 && !OPEN.test(kind)) plugins = [this.#draft.closed(place.at, kind)];
-    else if (plugins.length === 0) place.note(`"${kind}" is not carried over${BUILT_IN[kind] === undefined ? "" : `: ${BUILT_IN[kind]}`}`);
+    else if (plugins.length === 0 && (kind !== "request-transformer" || config.get("replace").get("uri").value === undefined)) place.note(`"${kind}" is not carried over${BUILT_IN[kind] === undefined ? "" : `: ${BUILT_IN[kind]}`}`);
     for (const plugin of plugins) this.#draft.from(place.at, plugin);
     this.#made.set(key, plugins);
     return plugins;
@@ -108,16 +108,17 @@ export class KongPlugins {
   }
 
   #keyAuth(config: Place, acl: Place | undefined): readonly Plugin[] | null {
-    commonFields(config.noteUnusual(PLACES_OF_KEYS).ignore("hide_credentials"));
-    const names = config.get("key_names").texts();
+    commonFields(config.ignore("hide_credentials"));
     if (config.get("key_in_body").flag() === true) config.get("key_in_body").note("keys are read from the query and the header only");
-    if (names.some((name) => name.toLowerCase() !== "apikey")) config.get("key_names").note('keys are read from the query parameter apiKey and the header apiKey only: clients have to send them there');
-    else config.note('the query parameter is "apiKey", not "apikey"; names of headers ignore case');
+    if (!config.get("key_names").isTexts()) return (config.get("key_names").note("expected a list of texts"), null);
+    const names = config.get("key_names").value === undefined ? ["apikey"] : config.get("key_names").texts();
+    const from = ["header", "query"].flatMap((kind) => (config.get(`key_in_${kind}`).flag() === false ? [] : names.map((name) => `${kind}:${name}`)));
+    if (from.length === 0) return (config.note("reads keys from nowhere: key_in_header or key_in_query, and a name in key_names"), null);
     const keys = this.#credentials("keyauth_credentials", acl).flatMap(({ id, place }) => {
       const key = this.#draft.secret(place.get("key"));
       return key === undefined ? (place.note("has no key, and is left out"), []) : [{ id, key }];
     });
-    return keys.length === 0 ? null : [{ name: "key_auth", config: { keys, ...hidden(config) } }];
+    return keys.length === 0 ? null : [{ name: "key_auth", config: { keys, from: from.filter((place, i) => from.findIndex((each) => isSamePlace(each, place)) === i), ...hidden(config) } }];
   }
 
   #basicAuth(config: Place, acl: Place | undefined): readonly Plugin[] | null {
@@ -153,10 +154,10 @@ export class KongPlugins {
   }
 }
 
-const PLACES_OF_KEYS = {
-  key_in_query: [true, "keys in the query parameter apiKey are accepted here, too"],
-  key_in_header: [true, "keys in the header apiKey are accepted here, too"],
-} as const;
+/** Names of headers ignore case. */
+function isSamePlace(one: string, other: string): boolean {
+  return one === other || (one.startsWith("header:") && one.toLowerCase() === other.toLowerCase());
+}
 
 function commonFields(config: Place): void {
   config.noteUnusual({ run_on_preflight: [true, "preflights need credentials here, unless cors answers them first"] });

@@ -4,7 +4,7 @@
 import { compileJsonSchema, type CompiledSchema } from "../../json_schema/json_schema.ts";
 import { isObject } from "../../json_schema/values.ts";
 import { Failure } from "../failure.ts";
-import { splitPrefix, type Draft, type Plugin, type Route, type Target } from "./draft.ts";
+import type { Draft, Plugin, Route, Target } from "./draft.ts";
 import { SchemaReader, type Schema } from "./openapi_schema.ts";
 import { freeName, Place } from "./place.ts";
 
@@ -14,17 +14,13 @@ export function importOpenApi(root: Place, draft: Draft, upstream: Target): void
   const paths = root.get("paths").entries().filter(([path]) => !path.startsWith("x-"));
   if (paths.length === 0) throw new Failure('the document has no "paths": there is nothing to route', 2);
   const served = serverPath(root);
-  const split = splitPrefix(served, upstream.path);
-  if (split === null) {
-    const remedy = served === "" ? "without a path" : `without a path, or with one that "${served}" ends with`;
-    throw new Failure(`clients use the paths below "${served || "/"}" (servers), the upstream "${upstream.path}", and a gateway only removes base_path: give --upstream ${remedy}`, 2);
-  }
   noteOutgoing(root.get("webhooks"));
   const operations = new OperationReader(root, draft);
-  const routes = paths.flatMap(([path, item]) => operations.routes(split.prefix + path, item));
+  const routes = paths.flatMap(([path, item]) => operations.routes(path, item));
   const { protocol, host, port } = upstream;
+  const prefix = upstream.path === "" ? {} : { upstream_path: upstream.path };
   const name = draft.serviceName(root.get("info").get("title").text() ?? "api");
-  draft.config.services.push(draft.from([], { name, base_path: split.base, protocol, upstreams: [{ host, port }], routes }));
+  draft.config.services.push(draft.from([], { name, base_path: served || "/", ...prefix, protocol, upstreams: [{ host, port }], routes }));
 }
 
 function noteOutgoing(place: Place): void {
@@ -37,6 +33,8 @@ function serverPath(root: Place): string {
   const pathOf = (server: Place) => {
     const text = (server.get("url").text() ?? "/").replace(/\{([^{}]*)\}/g, (_, name: string) => server.get("variables").get(name).get("default").text() ?? "");
     const url = URL.canParse(text, "http://localhost/") ? new URL(text, "http://localhost/") : null;
+    if (url === null) server.note("is no URL: the base_path is /");
+    if (url !== null && url.search + url.hash !== "") server.note("its query and fragment are not carried over: clients send their own");
     return url === null ? "" : decodeURI(url.pathname).replace(/\/+$/, "");
   };
   const path = first === undefined ? "" : pathOf(first);
@@ -55,9 +53,12 @@ class OperationReader {
   readonly #draft: Draft;
   readonly #schemas: SchemaReader;
   readonly #names = new Map<string, number>();
+  /** Of the routes, such as "GET /orders/{}". */
+  readonly #shapes = new Set<string>();
 
   constructor(root: Place, draft: Draft) {
     this.#root = root;
+    for (const [path, item] of root.get("paths").entries()) for (const method of METHODS) if (isObject(item.get(method).value)) this.#shapes.add(shapeOf(path, method));
     this.#draft = draft;
     this.#schemas = new SchemaReader(root.value, draft.notes);
   }
@@ -72,16 +73,27 @@ class OperationReader {
     const named = path.replace(/\{([^{}/+*]+)\}/g, (_, name: string) => `{${name.replace(/\W/g, "_").replace(/^(?=\d)/, "_")}}`);
     // Literal characters that would be a pattern of another gateway: /$metadata, /me().
     const written = named.replace(/\{[^{}]*\}|[()[\]^$*]|(?<=\/):/g, (part) => (part.length > 1 ? part : `%${part.charCodeAt(0).toString(16).toUpperCase()}`));
-    return METHODS.filter((method) => isObject(item.get(method).value)).map((method) => {
+    // The nearest pattern of /orders/{id}.pdf is /orders/{id}.
+    const nearest = written.split("/").map((segment) => (/^[^{}]*(?:\{\w+\}[^{}]*)+$/.test(segment) ? `{${[...segment.matchAll(/\{(\w+)\}/g)].map(([, name]) => name).join("_")}}` : segment)).join("/");
+    return METHODS.filter((method) => isObject(item.get(method).value)).flatMap((method) => {
       const operation = item.get(method);
+      const shape = shapeOf(nearest, method);
+      if (nearest !== written && this.#shapes.has(shape)) {
+        operation.leaveOut("the route is not carried over: its path mixes text and placeholders in a segment, and another path here matches its requests: they go there");
+        return [];
+      }
+      if (nearest !== written) {
+        this.#shapes.add(shape);
+        operation.note(`its path mixes text and placeholders in a segment: it is "${nearest}" here, and the upstream has to refuse other texts`);
+      }
       const id = operation.get("operationId").text();
       const name = id === undefined ? undefined : freeName(id, this.#names);
       if (name !== id) operation.get("operationId").note("is no name, or the name of another operation: the route has a number more");
       this.#noteSecurity(operation);
       noteOutgoing(operation.get("callbacks"));
       const plugins = this.#validation(operation, this.#parameters(item, operation), method);
-      const route = { ...(name === undefined ? {} : { name }), path: written, methods: [method.toUpperCase()], ...(plugins.length === 0 ? {} : { plugins }) };
-      return this.#draft.from(operation.at, route);
+      const route = { ...(name === undefined ? {} : { name }), path: nearest, methods: [method.toUpperCase()], ...(plugins.length === 0 ? {} : { plugins }) };
+      return [this.#draft.from(operation.at, route)];
     });
   }
 
@@ -189,6 +201,10 @@ class OperationReader {
       }
     }
   }
+}
+
+function shapeOf(path: string, method: string): string {
+  return `${method} ${path.replace(/\{[^{}]*\}/g, "{}")}`;
 }
 
 const PLUGINS: Readonly<Record<string, string>> = { apiKey: "key_auth", oauth2: "jwt", openIdConnect: "jwt", mutualTLS: "mtls" };

@@ -11,10 +11,18 @@ export const MOST_PARTS = 100_000;
 /** What could not be carried over, and what to do. Equal messages are one entry. */
 export class Notes {
   readonly #places = new Map<string, Set<string>>();
+  /** Messages that say what is closed. */
+  readonly #closed = new Set<string>();
 
   add(at: Path, message: string): void {
     const places = this.#places.get(message) ?? new Set();
     this.#places.set(message, places.add(formatPath(at) || "the document"));
+  }
+
+  /** What answers 503 comes first. */
+  addClosed(at: Path, message: string): void {
+    this.#closed.add(message);
+    this.add(at, message);
   }
 
   get size(): number {
@@ -23,7 +31,8 @@ export class Notes {
 
   /** `paths["/a"].get, paths["/b"].get and 7 more: …`, with at most `shown` places each. */
   lines(shown: number): string[] {
-    return [...this.#places].map(([message, places]) => {
+    const isOpen = ([message]: readonly [string, unknown]) => Number(!this.#closed.has(message));
+    return [...this.#places].sort((a, b) => isOpen(a) - isOpen(b)).map(([message, places]) => {
       const named = [...places].slice(0, shown);
       return `${named.join(", ")}${places.size > shown ? ` and ${places.size - shown} more` : ""}: ${message}`;
     });

@@ -214,6 +214,8 @@ export interface Stats {
   readonly total: Figures;
   /** Requests without a route. */
   readonly unrouted: Figures;
+  /** Requests per second that ended with an error of the gateway, by its code, without the zeros. */
+  readonly codes_per_s: Readonly<Record<string, number>>;
   /** Null: not known. */
   readonly services: readonly ServiceStats[] | null;
   /** The current, incomplete step; replaces one with the same `at`. */

@@ -1,13 +1,13 @@
 /**
- * A line chart of the last 15 minutes in SVG, with axes, a cursor for pointer and keyboard, a summary sentence and a table.
+ * A line chart of the last 15 minutes, or of those since the start, in SVG, with axes, a cursor for pointer and keyboard, a summary sentence and a table.
  */
 import { el, replace, setText, svg } from "./dom.ts";
-import { HISTORY_MS, type Sample } from "./history.ts";
-import { areaPath, groupedByMinute, linePath, axisMarks, minuteMarks, nearestIndex, maximums, type ChartArea } from "./chart_geometry.ts";
+import type { Sample } from "./history.ts";
+import { areaPath, groupedByMinute, linePath, axisMarks, nearestIndex, maximums, spanOf, timeMarks, type ChartArea, type Span } from "./chart_geometry.ts";
 
 export interface ChartOptions {
   readonly title: string;
-  /** At most three; they differ in colour and dashes. */
+  /** At most four; they differ in colour and dashes. */
   readonly series: readonly string[];
   /** The series that the summary above the chart describes, and its name there; "" if the name can be omitted. */
   readonly leading: { readonly series: number; readonly name: string };
@@ -25,6 +25,8 @@ const TOP = 8;
 const BOTTOM = 22;
 /** Samples that Page Up and Page Down skip: a minute, with steps of five seconds. */
 const FAR = 12;
+/** Between the marks of the time axis, in pixels. */
+const MARK_WIDTH = 72;
 
 const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
 const clockS = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
@@ -39,7 +41,7 @@ export class Chart {
   #samples: readonly Sample[] = [];
   #gapMs = 0;
   #emptyText: string;
-  #now = 0;
+  #span: Span | null = null;
   #width = 0;
   /** The time under the cursor (ms since 1970), which stays while the chart moves on; null: the last sample. */
   #pointed: number | null = null;
@@ -50,8 +52,7 @@ export class Chart {
     this.#el = chartElements(options);
     this.node = this.#el.node;
     const { plot, more } = this.#el;
-    plot.addEventListener("pointermove", (event) => this.#point(this.#momentAt(event)));
-    plot.addEventListener("pointerdown", (event) => this.#point(this.#momentAt(event)));
+    for (const type of ["pointermove", "pointerdown"] as const) plot.addEventListener(type, (event) => this.#span !== null && this.#point(this.#momentAt(event, this.#span)));
     plot.addEventListener("pointerleave", (event) => event.pointerType === "mouse" && this.#point(null));
     plot.addEventListener("keydown", (event) => this.#step(event));
     plot.addEventListener("blur", () => this.#point(null));
@@ -63,13 +64,13 @@ export class Chart {
     this.#observer.observe(plot);
   }
 
-  /** `now` in ms since 1970: the right end. Null: no data yet. */
+  /** `now` in ms since 1970. Null: no data yet. */
   update(samples: readonly Sample[], stepS: number, now: number | null): void {
     this.#samples = samples;
     this.#gapMs = stepS * 2500;
-    this.#now = now ?? Date.now();
+    this.#span = spanOf(samples, now ?? Date.now());
     this.#emptyText = now === null ? "Waiting for data" : this.#options.empty;
-    setText(this.#el.summary, this.#sentence());
+    setText(this.#el.summary, this.#sentence(this.#span));
     this.#draw();
     this.#fillTable();
   }
@@ -79,12 +80,14 @@ export class Chart {
   }
 
   #draw(): void {
-    if (this.#width <= LEFT + RIGHT || this.#now === 0) return;
+    const span = this.#span;
+    if (this.#width <= LEFT + RIGHT || span === null) return;
     const highest = maximums(this.#samples, this.#options.series.length).reduce<number>((most, each) => Math.max(most, each ?? 0), this.#options.least);
     const vertical = axisMarks(highest);
-    const plane = this.#chartAreaOf(vertical.at(-1)!);
+    const plane = this.#chartAreaOf(vertical.at(-1)!, span);
     this.#el.drawing.setAttribute("viewBox", `0 0 ${this.#width} ${HEIGHT}`);
-    replace(this.#el.grid, ...vertical.flatMap((mark) => this.#horizontalMark(mark, plane)), ...minuteMarks(this.#now - HISTORY_MS, this.#now, this.#width < 420 ? 5 : 3).flatMap((mark) => this.#minuteMark(mark, plane)));
+    const times = timeMarks(span, (this.#width - LEFT - RIGHT) / MARK_WIDTH);
+    replace(this.#el.grid, ...vertical.flatMap((mark) => this.#horizontalMark(mark, plane)), ...times.flatMap((mark) => this.#timeMark(mark, times, plane)));
     this.#el.areas.setAttribute("d", this.#options.series.length === 1 ? areaPath(this.#samples, 0, plane) : "");
     this.#el.lines.forEach((line, i) => line.setAttribute("d", linePath(this.#samples, i, plane)));
     this.#el.none.setAttribute("x", String((this.#width + LEFT - RIGHT) / 2));
@@ -92,9 +95,9 @@ export class Chart {
     this.#drawCursor(plane);
   }
 
-  #chartAreaOf(top: number): ChartArea {
+  #chartAreaOf(top: number, { from, to }: Span): ChartArea {
     return {
-      x: (moment) => LEFT + ((moment - this.#now + HISTORY_MS) / HISTORY_MS) * (this.#width - LEFT - RIGHT),
+      x: (moment) => LEFT + ((moment - from) / (to - from)) * (this.#width - LEFT - RIGHT),
       y: (value) => HEIGHT - BOTTOM - (value / top) * (HEIGHT - TOP - BOTTOM),
       gapMs: this.#gapMs,
     };
@@ -108,10 +111,11 @@ export class Chart {
     ];
   }
 
-  #minuteMark(mark: number, { x }: ChartArea): readonly SVGElement[] {
+  #timeMark(mark: number, all: readonly number[], { x }: ChartArea): readonly SVGElement[] {
     const left = x(mark);
-    if (left < LEFT + 14 || left > this.#width - RIGHT - 14) return [];
-    return [svg("text", { x: Math.round(left), y: HEIGHT - 5, "text-anchor": "middle" }, clock.format(mark))];
+    if (left < LEFT + 14 || left > this.#width - RIGHT - 20) return [];
+    const format = all.every((each) => each % 60_000 === 0) ? clock : clockS;
+    return [svg("text", { x: Math.round(left), y: HEIGHT - 5, "text-anchor": "middle" }, format.format(mark))];
   }
 
   #drawCursor({ x, y }: ChartArea): void {
@@ -145,11 +149,11 @@ export class Chart {
     return `${clockS.format(sample.at)}: ${values.join(", ")}`;
   }
 
-  #sentence(): string {
+  #sentence({ from, to }: Span): string {
     const most = maximums(this.#samples, this.#options.series.length)[this.#options.leading.series] ?? null;
     const last = this.#samples.at(-1)?.values[this.#options.leading.series] ?? null;
     if (most === null) return `${this.#emptyText}.`;
-    return `${this.#options.leading.name === "" ? "Now" : `${this.#options.leading.name} now`} ${last === null ? "–" : this.#options.format(last)}, peak ${this.#options.format(most)} in 15 min.`;
+    return `${this.#options.leading.name === "" ? "Now" : `${this.#options.leading.name} now`} ${last === null ? "–" : this.#options.format(last)}, peak ${this.#options.format(most)} in ${Math.round((to - from) / 60_000)} min.`;
   }
 
   #fillTable(): void {
@@ -164,9 +168,9 @@ export class Chart {
     );
   }
 
-  #momentAt(event: PointerEvent): number {
+  #momentAt(event: PointerEvent, { from, to }: Span): number {
     const x = event.clientX - this.#el.plot.getBoundingClientRect().left;
-    return this.#now - HISTORY_MS + ((x - LEFT) / Math.max(this.#width - LEFT - RIGHT, 1)) * HISTORY_MS;
+    return from + ((x - LEFT) / Math.max(this.#width - LEFT - RIGHT, 1)) * (to - from);
   }
 
   #step(event: KeyboardEvent): void {

@@ -1,9 +1,11 @@
 /**
  * The geometry of line charts: round marks on an axis, paths with gaps, and the sample nearest to a moment.
  */
-import type { Sample } from "./history.ts";
+import { HISTORY_MS, type Sample } from "./history.ts";
 
 const MINUTE = 60_000;
+/** Between the marks of a time axis. */
+const TIME_STEPS = [MINUTE / 4, MINUTE / 2, MINUTE, 2 * MINUTE, 3 * MINUTE, 5 * MINUTE] as const;
 const ROUND = [1, 2, 2.5, 5, 10] as const;
 
 /** Round marks from 0 to the first that is at least `max`, in at most five steps: 87 → [0, 20, 40, 60, 80, 100]. */
@@ -16,9 +18,21 @@ export function axisMarks(max: number): readonly number[] {
   return Array.from({ length: Number.isFinite(count) ? count + 1 : 2 }, (_, i) => Number((i * step).toPrecision(12)));
 }
 
-/** Whole minutes between two moments (ms since 1970), every `every` of them by the clock. */
-export function minuteMarks(from: number, to: number, every: number): readonly number[] {
-  const step = every * MINUTE;
+/** Both ends of a time axis, in ms since 1970. */
+export interface Span {
+  readonly from: number;
+  readonly to: number;
+}
+
+/** From the first sample, at most 15 minutes ago, to `now`; a minute at least, which then fills from the left. */
+export function spanOf(samples: readonly Sample[], now: number): Span {
+  const from = Math.max(Math.min(samples[0]?.at ?? now, now), now - HISTORY_MS);
+  return { from, to: Math.max(now, from + MINUTE) };
+}
+
+/** Moments by the clock within a span, at most `most` if five minutes between them allow it. */
+export function timeMarks({ from, to }: Span, most: number): readonly number[] {
+  const step = TIME_STEPS.find((each) => (to - from) / each <= most) ?? TIME_STEPS.at(-1)!;
   const first = Math.ceil(from / step) * step;
   return Array.from({ length: Math.max(Math.floor((to - first) / step) + 1, 0) }, (_, i) => first + i * step);
 }

@@ -6,6 +6,8 @@ import type { Point, Stats, StatsWithHistory } from "./api.ts";
 /** Length of the history in milliseconds. */
 export const HISTORY_MS = 15 * 60_000;
 
+export const STATUS_CLASSES = ["2xx", "3xx", "4xx", "5xx"] as const;
+
 /** The values of a chart at `at` (ms since 1970). Null: the line has a gap. */
 export interface Sample {
   readonly at: number;
@@ -38,6 +40,11 @@ export function mergedHistory(answer: StatsWithHistory, known: readonly Point[])
 /** Per second: [requests, requests refused by a rate limit]. */
 export function requestSamples(history: readonly Point[], stepS: number, stats: Stats | null): readonly Sample[] {
   return samples(history, stepS, stats, (point, seconds) => [point.requests / seconds, point.limited / seconds]);
+}
+
+/** Replies per second: [2xx, 3xx, 4xx, 5xx]. */
+export function statusSamples(history: readonly Point[], stepS: number, stats: Stats | null): readonly Sample[] {
+  return samples(history, stepS, stats, ({ statuses }, seconds) => STATUS_CLASSES.map((name) => (statuses[name] ?? 0) / seconds));
 }
 
 /** [share of replies with 5xx, share with 4xx, 0 to 1]; gaps where there was no request. */

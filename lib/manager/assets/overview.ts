@@ -1,5 +1,5 @@
 /**
- * The overview page: traffic as statistics and charts, health of upstreams, the last reload, certificates and warnings.
+ * The overview page: traffic as statistics and charts, the busiest, slowest and most failing routes, refusals by code, health of upstreams, the last reload, certificates and warnings.
  */
 import type { Certificate, Health, ServiceHealth, Status, UpstreamHealth } from "./api.ts";
 import { Chart } from "./chart.ts";
@@ -7,9 +7,11 @@ import { el, replace, setText, type Child } from "./dom.ts";
 import { ago, listed, milliseconds, moment, number, percent, perSecond, unbroken, until } from "./format.ts";
 import { hashFor } from "./url_hash.ts";
 import { clientErrorShare, refusalsText, statusesText } from "./inventory.ts";
-import { errorSamples, requestSamples, timeSamples } from "./history.ts";
+import { errorSamples, requestSamples, statusSamples, STATUS_CLASSES, timeSamples } from "./history.ts";
 import type { Known, OpenPage } from "./page.ts";
 import { circuitLabel, countsText, createAges, fixedBadge, outcomeBadge, pair, stateBadge, testsPair, upstreamLabel, type Ages, type Badge } from "./components.ts";
+import { rankingCard } from "./ranking_view.ts";
+import { RANKINGS } from "./rankings.ts";
 import { warningList } from "./warnings.ts";
 
 /** Services whose upstreams are shown; services with problems come first. */
@@ -24,9 +26,11 @@ export const overviewPage: OpenPage = () => {
   const warnings = warningList();
   const tiles = tileRow();
   const requests = new Chart({ title: "Requests", series: ["all", "limited"], leading: { series: 0, name: "" }, least: 1, format: perSecond, empty: "No requests yet" });
+  const replies = new Chart({ title: "Replies by status", series: STATUS_CLASSES, leading: { series: 0, name: "2xx" }, least: 1, format: perSecond, empty: "No requests yet" });
   const errors = new Chart({ title: "Error share", series: ["5xx", "4xx"], leading: { series: 0, name: "5xx" }, least: 0.01, format: percent, empty: "No requests yet" });
   const times = new Chart({ title: "Response time", series: ["p50", "p95", "p99"], leading: { series: 1, name: "p95" }, least: 5, format: milliseconds, empty: "No requests yet" });
-  const charts = [requests, errors, times];
+  const charts = [requests, replies, errors, times];
+  const rankings = RANKINGS.map(rankingCard);
   const health = healthCard();
   const reload = reloadCard();
   const certificates = certificateCard();
@@ -38,9 +42,10 @@ export const overviewPage: OpenPage = () => {
     warnings.node,
     tiles.node,
     el("div", { class: "grid charts live" }, ...charts.map((chart) => chart.node)),
+    el("div", { class: "grid rankings" }, ...rankings.map((ranking) => ranking.node)),
     el("div", { class: "overview__lower" }, health.node, el("div", { class: "stack" }, reload.node, certificates.node)),
   );
-  return { title: "Overview", node, update, close: () => charts.forEach((chart) => chart.close()) };
+  return { title: "Overview", node, shown: "top", update, close: () => charts.forEach((chart) => chart.close()) };
 
   function update(known: Known): void {
     const { status, stats, history, stepS } = known;
@@ -52,8 +57,10 @@ export const overviewPage: OpenPage = () => {
     tiles.update(known);
     const end = stats === null ? null : Date.parse(stats.at);
     requests.update(requestSamples(history, stepS, stats), stepS, end);
+    replies.update(statusSamples(history, stepS, stats), stepS, end);
     errors.update(errorSamples(history, stepS, stats), stepS, end);
     times.update(timeSamples(history, stepS, stats), stepS, end);
+    for (const ranking of rankings) ranking.update(stats);
     health.update(known.health);
     reload.update(status, now);
     certificates.update(status, now);
@@ -76,11 +83,11 @@ function tileRow(): Part<[Known]> {
     update({ stats, status, uptimeS }) {
       const total = stats?.total ?? null;
       const unrouted = stats?.unrouted ?? null;
-      const window = stats === null ? "" : `over the last ${stats.window_s} s`;
+      const window = stats === null ? "" : `over the last ${Math.min(stats.window_s, Math.max(uptimeS ?? stats.window_s, 1))} s`;
       const texts: readonly (readonly [string, string])[] = [
         [total === null ? "–" : perSecond(total.requests_per_s), window],
         [total === null || total.requests_per_s === 0 ? "–" : percent(total.errors_per_s / total.requests_per_s), total === null ? "" : `${perSecond(total.errors_per_s)} with 5xx`],
-        [percent((total === null ? null : clientErrorShare(total)) ?? Number.NaN), total === null ? "" : refusalsText(total) || "no 401, 403 or 404"],
+        [percent((total === null ? null : clientErrorShare(total)) ?? Number.NaN), total === null ? "" : refusalsText(total).split(" · ").map(unbroken).join(" · ") || "no 401, 403 or 404"],
         [unrouted === null ? "–" : perSecond(unrouted.requests_per_s), unrouted === null ? "" : statusesText(unrouted) || "no request without one"],
         [milliseconds(total?.p95_ms ?? null), total === null ? "" : [`p50 ${milliseconds(total.p50_ms)}`, `p99 ${milliseconds(total.p99_ms)}`].map(unbroken).join(" · ")],
         [total === null ? "–" : number(total.in_flight), "requests now"],

@@ -20,8 +20,8 @@ export interface Known {
   readonly now: number;
 }
 
-/** The services whose figures a page shows: none, all as a whole, all with routes and upstreams, or one with these. */
-export type Shown = "total" | "services" | "busy" | { readonly service: string };
+/** The services whose figures a page shows: none, those of the first routes, all as a whole, all with routes and upstreams, or one with these. */
+export type Shown = "total" | "top" | "services" | "busy" | { readonly service: string };
 
 /** As the query of GET /gateway/now. */
 export function queryOf(shown: Shown): string {

@@ -4,9 +4,9 @@
 import { randomInt } from "node:crypto";
 import { mix } from "../../base/mix.ts";
 
-/** Targets share counters: a change of one target also outdates the replies of about one in 4,095 others. */
-export const CHANGE_COUNTERS = 4_096;
-export const CHANGES_BYTES = CHANGE_COUNTERS * Int32Array.BYTES_PER_ELEMENT;
+/** Targets share counters: a change of one target also outdates the replies of about one in 65,535 others. */
+const WORDS = 65_536;
+export const CHANGES_BYTES = WORDS * Int32Array.BYTES_PER_ELEMENT;
 
 export class Changes {
   /** The seed of the hash, then the counters. */
@@ -23,17 +23,21 @@ export class Changes {
 
   /** How often targets with the counter of this key have changed. */
   of(key: string): number {
-    return Atomics.load(this.#words, this.place(key));
+    return Atomics.load(this.#words, this.#place(key));
   }
 
   add(key: string): void {
-    Atomics.add(this.#words, this.place(key), 1);
+    Atomics.add(this.#words, this.#place(key), 1);
   }
 
-  /** The index of the counter of a key. */
-  place(key: string): number {
+  /** 32 bits that no client can foresee. */
+  hash(key: string): number {
     let hash = this.#seed;
     for (let i = 0; i < key.length; i++) hash = mix(hash ^ key.charCodeAt(i));
-    return 1 + (hash % (CHANGE_COUNTERS - 1));
+    return hash;
+  }
+
+  #place(key: string): number {
+    return 1 + (this.hash(key) % (WORDS - 1));
   }
 }

@@ -2,7 +2,7 @@
  * Stores replies by target and Vary within a limit of bytes: the least recently used is dropped first.
  */
 import { headerValues, type HeaderList } from "../../http/headers.ts";
-import { CHANGE_COUNTERS, type Changes } from "./changes.ts";
+import { type Changes } from "./changes.ts";
 
 /** The conditions for using a stored reply (sections of RFC 9111); times in milliseconds. */
 export interface Terms {
@@ -51,8 +51,8 @@ export class CacheStore {
   readonly #targets = new Map<string, Map<string, Entry[]>>();
   /** All entries, the least recently used first. */
   readonly #order = new Set<Entry>();
-  /** Until when requests do not wait for one another, by the place of their key: about one in 4,095 others has the same place. */
-  readonly #unshared = new Float64Array(CHANGE_COUNTERS);
+  /** Until when requests do not wait for one another, by the hash of their key, the newest last. */
+  readonly #unshared = new Map<number, number>();
   #closed = false;
 
   constructor(mostBytes: number, changes: Changes) {
@@ -98,7 +98,7 @@ export class CacheStore {
   /** Replaces the entries that match these request headers. False if there is no room, or if the target has changed meanwhile. */
   put(entry: Entry, headers: HeaderList): boolean {
     if (!this.takes(entry)) return false;
-    this.#unshared[this.#changes.place(entry.key)] = 0;
+    this.#unshared.delete(this.#changes.hash(entry.key));
     this.#dropWhere(entry.key, (other) => isFor(other, headers));
     return this.#add(entry);
   }
@@ -120,11 +120,14 @@ export class CacheStore {
 
   /** Requests of this key should not wait for one another, until then or until a reply is stored. */
   markUnshared(key: string, until: number): void {
-    this.#unshared[this.#changes.place(key)] = until;
+    const hash = this.#changes.hash(key);
+    this.#unshared.delete(hash);
+    if (this.#unshared.size === MAX_UNSHARED) this.#unshared.delete(this.#unshared.keys().next().value!);
+    this.#unshared.set(hash, until);
   }
 
   isUnshared(key: string, now: number): boolean {
-    return now < this.#unshared[this.#changes.place(key)]!;
+    return now < (this.#unshared.get(this.#changes.hash(key)) ?? 0);
   }
 
   /** Reserves bytes for a body that is being received, dropping entries if needed. False if that is not enough. */
@@ -215,6 +218,8 @@ export class CacheStore {
 }
 
 const NOTHING: readonly Entry[] = [];
+/** Keys whose requests do not wait for one another: of more, the oldest wait again, and are noted anew. */
+const MAX_UNSHARED = 4_096;
 
 /** Entries per target. A look-up compares with each: a Vary on a header with many values must not make it slow. */
 const MAX_VARIANTS = 32;

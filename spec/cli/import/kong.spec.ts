@@ -39,17 +39,28 @@ describe("services and routes of Kong", () => {
 
   it.each([
     ["strip_path and no path of the service", {}, "", "/v1/a", "/v1/a", "/"],
-    ["strip_path, and the end of the path is the service's", {}, "/a/", "/v1/a", "/v1", "/a"],
+    ["the path of the service is put before", {}, "/a/", "/v1/a", "/v1/a", "/"],
     ["the whole path is forwarded", { strip_path: false }, "", "/v1/a", "/", "/v1/a"],
     ["everything", { paths: undefined }, "", "/", "/", "/"],
   ])("keep what upstreams get: %s", async (_what, route, path, client, base, below) => {
     const { services } = await fromKong({ services: [{ name: "s", url: `http://h:1${path}`, routes: [{ paths: [client], ...route }] }] });
     expect([services[0]!.base_path, services[0]!.routes.map((each) => each.path)]).toEqual([base, [`${below === "/" ? "" : below}/{rest*}`, below]]);
+    expect(services[0]!.upstream_path).toBe(path === "" ? undefined : "/a");
   });
 
   it.each([
-    ["a regular expression", { paths: ["~/a/\\d+", "/ok"] }, 'services[0].routes[0].paths[0]: "~/a/\\d+" is not carried over'],
-    ["a path that would have to be put before", { paths: ["/a", "/base"] }, 'services[0].routes[0]: the path "/a" is not carried over'],
+    ["a choice", { paths: ["~/a/(x|y)$"] }, 'services[0].routes[0].paths[0]: "~/a/(x|y)$" is not carried over: it has alternatives (|): write a route for each of them'],
+    ["a look ahead", { paths: ["~/a/(?!x).*"] }, "is not carried over: it looks ahead or behind; write routes with placeholders"],
+    ["a look behind", { paths: ["~/a/.+(?<=x)$"] }, "is not carried over: it looks ahead or behind; write routes with placeholders"],
+    ["a group that is there twice", { paths: ["~/a/(?<id>\\d+)/b/(?<id>\\d+)$"] }, 'is not carried over: the group "id" is there twice: give each a name of its own'],
+    ["text and classes in a segment", { paths: ["~/a/(?<id>\\d+)\\.pdf$"] }, '"(?<id>\\d+)\\.pdf" is no expression for one segment of the path'],
+    ["a class that may have a slash", { paths: ["~/a/[+-9]+$"] }, '"[+-9]+" is no expression for one segment of the path'],
+    ["a segment that may be empty", { paths: ["~/a/\\d*/b$"] }, '"\\d*" is no expression for one segment of the path'],
+    ["a bracket that stays open", { paths: ["~/a[b/c$"] }, '"~/a[b/c$" is not carried over: it is no regular expression'],
+    ["a long expression", { paths: [`~/${"[/".repeat(1001)}`] }, "is not carried over: it has more than 2000 characters"],
+    ["any character", { paths: ["~/a/v1.0/b$"] }, '"v1.0" is no expression for one segment of the path'],
+    ["an expression without ~", { paths: ["/a/\\d+"] }, 'is not carried over: a regular expression begins with "~/"'],
+    ["a path that is not absolute", { paths: ["a/b"] }, '"a/b" is not carried over: a path begins with "/" or "~/"'],
     ["a pattern of a header", { headers: { "x-v": ["~*2"] } }, 'services[0].routes[0]: the route is not carried over: it matches by "headers" that cannot be conditions here'],
     ["a header that is no condition", { headers: { "x-v": ["2"], Upgrade: ["h2c"] } }, 'services[0].routes[0]: the route is not carried over: it matches by "headers" that cannot be conditions here'],
     ["headers without values", { headers: { "x-v": [] } }, 'services[0].routes[0]: the route is not carried over: it matches by "headers" that cannot be conditions here'],
@@ -74,7 +85,7 @@ describe("services and routes of Kong", () => {
   it("that are left out do not let their requests through to a less specific route, nor to one that lacks a guard", async () => {
     const guarded = { plugins: [{ name: "key-auth" }] };
     const { services, notes } = await fromKong({
-      services: [{ ...SERVICE, routes: [{ paths: ["~/admin/\\d+"], ...guarded }, { paths: ["/tenant"], snis: ["a.test"], ...guarded }, { paths: ["/", "/admin/open", "/tenants"] }, { paths: ["/admin/keyed"], ...guarded }] }],
+      services: [{ ...SERVICE, routes: [{ paths: ["~/admin/(?!x)\\d+"], ...guarded }, { paths: ["/tenant"], snis: ["a.test"], ...guarded }, { paths: ["/", "/admin/open", "/tenants"] }, { paths: ["/admin/keyed"], ...guarded }] }],
       consumers: CONSUMERS,
     });
     const at = (base: string) => services.filter(({ name, base_path: path }) => name.startsWith("s") && path === base).map(({ plugins = [], routes }) => [...plugins, ...(routes[0]!.plugins ?? [])].map(({ name }) => name));
@@ -121,8 +132,8 @@ describe("services and routes of Kong", () => {
     [{ path_handling: "v1" }, { path_handling: "v0" }, "the paths of the service and of the request are joined with a slash here, as by v0"],
     [{ request_buffering: false }, { request_buffering: true }, "bodies are always streamed here, unless a plugin reads them"],
     [{ response_buffering: false }, { response_buffering: true }, "bodies are always streamed here, unless a plugin reads them"],
-    [{ https_redirect_status_code: 301 }, { https_redirect_status_code: 426 }, "requests over HTTP are not redirected here"],
-    [{ regex_priority: 7 }, { regex_priority: 0 }, "decides between regular expressions, which are not carried over"],
+    [{ https_redirect_status_code: 301 }, { https_redirect_status_code: 426 }, "requests over HTTP get 404 here: global.https_redirect redirects all of them"],
+    [{ regex_priority: 7 }, { regex_priority: 0 }, "the more specific pattern goes first here"],
   ])("note a setting that has no counterpart exactly where it is not Kong's default: %j", async (odd, usual, message) => {
     const notesOn = async (route: object, url: string) => (await fromKong({ services: [{ ...SERVICE, url, routes: [{ paths: ["/a/base"], ...route }] }] })).notes;
     expect(await notesOn(odd, "http://h:1/base")).toEqual(expect.arrayContaining([WHOLE, `services[0].routes[0].${Object.keys(odd)[0]}: ${message}`]));
@@ -159,6 +170,71 @@ describe("services and routes of Kong", () => {
     const { services, notes } = await fromKong({ services: [{ ...SERVICE, routes: [null, 7, { paths: ["/a"] }] }] });
     expect(services.map(({ base_path: base }) => base)).toEqual(["/a"]);
     expect(notes).toContain("services[0].routes[0], services[0].routes[1]: is no route: expected an object");
+  });
+
+  it.each<[string, object, string, [string, string, string?][]]>([
+    ["~/items/(?<id>\\d+)$", {}, "/items/{id}", [["/items/{id}", "/"]]],
+    ["~/items/(?<id>\\d+)/?$", { strip_path: false }, "/items/{id}", [["/", "/items/{id}"]]],
+    ["~/items/[^/]+/x", { strip_path: false }, "", [["/", "/items/{segment_2}/x/{rest*}"], ["/", "/items/{segment_2}/x"]]],
+    ["~/v1\\.0/(\\w+)/.*$", { strip_path: false }, "/v1.0/{segment_2}", [["/", "/v1.0/{segment_2}/{rest*}"], ["/", "/v1.0/{segment_2}"]]],
+    ["~/d/[0-9]{4}-[0-9]{2}$", { strip_path: false }, "/d/{segment_2}", [["/", "/d/{segment_2}"]]],
+    ["~/files/(?<rest>.+)", {}, "", [["/", "/files/{rest*}", "/api"]]],
+    ["~/$", {}, "", [["/", "/"]]],
+  ])("have a regular expression as a pattern, whose placeholders are noted where they accept more: %s", async (path, route, wider, expected) => {
+    const { services, notes } = await fromKong({ services: [{ name: "s", url: "http://h:1/api/", routes: [{ ...ROUTE, paths: [path], ...route }] }] });
+    const made = services.flatMap(({ base_path: base, upstream_path: prefix, routes }) => routes.map((each) => [prefix, base, each.path, each.upstream_path]));
+    expect(made).toEqual(expected.map(([base, below, asked]) => [asked === undefined ? "/api" : undefined, base, below, asked]));
+    const noted = notes.filter((note) => !note.includes("whole segments"));
+    expect(noted).toEqual(wider === "" ? [] : [`services[0].routes[0].paths[0]: is "${wider}" here, in which a placeholder is any one segment: the upstream has to refuse what the expression does not match`]);
+  });
+
+  it("with a regular expression leave no way around a guard, whichever pattern goes first here", async () => {
+    const guarded = { plugins: [{ name: "key-auth" }] };
+    const states = async (...routes: object[]) => {
+      const { services } = await fromKong({ services: [{ ...SERVICE, routes: routes.map((route) => ({ strip_path: false, ...route })) }], consumers: CONSUMERS });
+      return services.flatMap(({ plugins = [], routes: made }) => made.map((each) => `${each.path} ${[...plugins, ...(each.plugins ?? [])].map(({ name }) => name).join()}`));
+    };
+    // A text goes before the expression here, in Kong after it.
+    expect(await states({ paths: ["~/a/(?<id>\\w+)$"], ...guarded }, { paths: ["/a/open"] }, { paths: ["/b"] })).toEqual([
+      "/a/{id} key_auth", "/a/open/{rest*} ", "/a/open request_termination", "/b/{rest*} ", "/b ",
+    ]);
+    // /a/x is guarded in Kong, and would be of the expression here.
+    expect(await states({ paths: ["~/a/(?<id>\\d+)$"] }, { paths: ["/a"], ...guarded })).toEqual(["/a/{id} request_termination", "/a/{rest*} key_auth", "/a key_auth"]);
+    expect(await states({ paths: ["~/a/(?<id>[^/]+)$"] }, { paths: ["/a"], ...guarded })).toEqual(["/a/{id} ", "/a/{rest*} key_auth", "/a key_auth"]);
+    // Two expressions of one pattern.
+    expect(await states({ paths: ["~/a/(?<id>\\d+)$"] }, { paths: ["~/a/(?<name>[a-z]+)$"], ...guarded }, { paths: ["/b"] })).toEqual(["/a/{id} request_termination", "/b/{rest*} ", "/b "]);
+    // Methods of their own.
+    expect(await states({ paths: ["~/a/(?<id>\\d+)$"], methods: ["GET"] }, { paths: ["/a"], methods: ["POST"], ...guarded })).toEqual(["/a/{id} ", "/a/{rest*} key_auth", "/a key_auth"]);
+  });
+
+  it("have the path that request-transformer writes, with the groups of their path", async () => {
+    const of = async (uri: string) => {
+      const plugins = [{ name: "request-transformer", config: { replace: { uri } } }];
+      const { services, notes } = await fromKong({ services: [{ name: "s", url: "http://h:1/api", routes: [{ paths: ["~/a/(?<id>[^/]+)/(?<rest>.+)$"], plugins }] }] });
+      return [services[0]!.upstream_path, services[0]!.routes[0]!.upstream_path, notes.length];
+    };
+    expect(await of("/v2/$(uri_captures.id)")).toEqual([undefined, "/v2/{id}", 0]);
+    expect(await of("/$(uri_captures['id'])/$(uri_captures[\"rest\"])")).toEqual([undefined, "/{id}/{rest}", 0]);
+    for (const bad of ["/v2/$(uri_captures.other)", "/$(headers.x)", "v2", "/v2?a=1", "/{id}{", ""]) expect(await of(bad)).toEqual([undefined, "/api", 1]);
+  });
+
+  it.each([[["https"], "https"], [["grpcs", "https"], "https"], [["http"], "http"], [["http", "https"], undefined], [["grpc", "grpcs"], undefined]])("with the protocols %j match the scheme %s", async (protocols, scheme) => {
+    const { services, notes } = await fromKong({ services: [{ ...SERVICE, routes: [{ paths: ["/a"], protocols, methods: ["GET"] }] }] });
+    expect(services[0]!.routes[0]!.match).toEqual(scheme === undefined ? undefined : { scheme });
+    expect(notes.join().includes("requests over HTTP get 404 here")).toBe(scheme === "https");
+  });
+
+  it.each([
+    [{ url: "http://h:1/a?b=c" }, "expected a URL without user, query and fragment"],
+    [{ url: "http://u:p@h:1/" }, "expected a URL without user, query and fragment"],
+    [{ url: "http://h:0/a" }, "expected a port from 1 to 65535"],
+    [{ host: "h", port: 0 }, "expected a port from 1 to 65535"],
+    [{ host: "h", path: "2/a" }, 'its path "2/a" has to begin with "/"'],
+    [{ url: "http://h:1/a//b" }, '"" is an empty segment: write "/" once'],
+  ])("of a service that cannot be reached as it is written are left out, noted: %j", async (service, message) => {
+    const { services, notes } = await fromKong({ services: [{ name: "x", ...service, routes: [{ paths: ["/x"] }] }, { ...SERVICE, routes: [ROUTE] }] });
+    expect(services.some(({ name }) => name === "x")).toBe(false);
+    expect(notes.join("\n")).toContain(message);
   });
 
   it("answer 503 where their service or path cannot be carried over", async () => {
@@ -261,10 +337,10 @@ describe("services and routes of Kong", () => {
       vaults: [{ name: "v" }],
     });
     expect(notes).toEqual([
+      expect.stringContaining("services[2].routes[0]: \"route\" is not carried over, and may decide who passes"),
       WHOLE,
       "services[1]: is disabled, and left out",
       expect.stringContaining("services[2]: the service is not carried over: expected a URL"),
-      expect.stringContaining("services[2].routes[0]: \"route\" is not carried over, and may decide who passes"),
       "services[2].routes[0]: the route is not carried over: its service is not",
       'services[3]: the service is not carried over: it needs "url", or "host"',
       "services[4]: the service has no routes, and is left out",
@@ -299,9 +375,10 @@ describe("plugins of Kong", () => {
     const acl = (config: object) => ({ name: "acl", config });
     const keys = async (...given: object[]) => (await plugins([{ name: "key-auth", config: { hide_credentials: true } }, ...given], { consumers: CONSUMERS })).made;
     const [ada, again, bob] = [{ id: "ada", key: "k-ada" }, { id: "ada_2", key: "k-ada-2" }, { id: "bob", key: "k-bob" }];
-    expect(await keys()).toEqual([{ name: "key_auth", config: { keys: [ada, again, bob], hide_credentials: true } }]);
-    expect(await keys(acl({ allow: ["admins"] }))).toEqual([{ name: "key_auth", config: { keys: [ada, again], hide_credentials: true } }]);
-    expect(await keys(acl({ deny: ["admins"] }))).toEqual([{ name: "key_auth", config: { keys: [bob], hide_credentials: true } }]);
+    const from = ["header:apikey", "query:apikey"];
+    expect(await keys()).toEqual([{ name: "key_auth", config: { keys: [ada, again, bob], from, hide_credentials: true } }]);
+    expect(await keys(acl({ allow: ["admins"] }))).toEqual([{ name: "key_auth", config: { keys: [ada, again], from, hide_credentials: true } }]);
+    expect(await keys(acl({ deny: ["admins"] }))).toEqual([{ name: "key_auth", config: { keys: [bob], from, hide_credentials: true } }]);
     expect((await plugins([{ name: "basic-auth", config: { realm: "r" } }, acl({ whitelist: ["admins"] })], { consumers: CONSUMERS })).made).toEqual([
       { name: "basic_auth", config: { users: [{ username: "ada", password: "p-ada" }], realm: "r" } },
     ]);
@@ -331,6 +408,19 @@ describe("plugins of Kong", () => {
     const { made, notes } = await plugins([plugin]);
     expect(made).toEqual([CLOSED]);
     expect(notes.join("\n")).toContain(note);
+  });
+
+  it.each<[object, string[] | undefined]>([
+    [{ key_names: ["X-API-Key", "apikey", "APIKEY"] }, ["header:X-API-Key", "header:apikey", "query:X-API-Key", "query:apikey", "query:APIKEY"]],
+    [{ key_names: ["k"], key_in_query: false }, ["header:k"]],
+    [{ key_names: ["k"], key_in_header: false }, ["query:k"]],
+    [{ key_in_header: false, key_in_query: false, key_in_body: true }, undefined],
+    [{ key_names: [] }, undefined],
+    [{ key_names: "k" }, undefined],
+    [{ key_names: ["a b"] }, undefined],
+  ])("key-auth reads keys where Kong does, and admits nobody where that is nowhere: %j", async (config, from) => {
+    const { made } = await plugins([{ name: "key-auth", config }], { consumers: CONSUMERS });
+    expect(from === undefined ? made : made[0]!.config.from).toEqual(from ?? [CLOSED]);
   });
 
   it("key-auth leaves out a key that expires, which would not expire here", async () => {
@@ -421,12 +511,11 @@ describe("plugins of Kong", () => {
       "services[0].plugins[0].config.replace: headers are also set where they are missing",
       "services[0].plugins[0].config.add: headers that are there already are replaced: what clients send does not pass",
       'services[0].plugins[0].config.remove.querystring: "querystring" has no counterpart here',
-      'services[0].plugins[0].config.replace.uri: "uri" has no counterpart here',
     ]);
   });
 
   it.each([
-    ["request-transformer", { add: { headers: ["A:1"] }, replace: { uri: "/x" } }, "replace.uri"],
+    ["request-transformer", { add: { headers: ["A:1"] }, replace: { body: ["a:b"] } }, "replace.body"],
     ["request-transformer", { append: { querystring: ["a:b"] }, rename: { headers: ["a:b"] } }, "append.querystring"],
     ["cors", { bogus: 1 }, "bogus"],
     ["key-auth", { bogus: 1 }, "bogus"],
@@ -436,8 +525,6 @@ describe("plugins of Kong", () => {
   });
 
   it.each<[string, Record<string, unknown>, Record<string, unknown>, string]>([
-    ["key-auth", { key_in_query: false }, { key_in_query: true }, "keys in the query parameter apiKey are accepted here, too"],
-    ["key-auth", { key_in_header: false }, { key_in_header: true }, "keys in the header apiKey are accepted here, too"],
     ["key-auth", { run_on_preflight: false }, { run_on_preflight: true }, "preflights need credentials here, unless cors answers them first"],
     ["rate-limiting", { error_code: 503 }, { error_code: 429 }, "refused requests get 429 and the gateway's own body"],
     ["rate-limiting", { error_message: "wait" }, { error_message: "API rate limit exceeded" }, "refused requests get 429 and the gateway's own body"],

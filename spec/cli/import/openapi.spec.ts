@@ -40,12 +40,27 @@ describe("routes of an OpenAPI document", () => {
     expect([services[0]!.routes.map(({ path }) => path), notes]).toEqual([["/%24metadata", "/me%28%29/{id}", "/%3Ax/a%2A"], []]);
   });
 
-  it("keep the part of the server's path that the upstream has, too", async () => {
+  it("ask the upstream below its own path, whatever that of the server is", async () => {
     const servers = [{ url: "/api/v1" }];
     const { services } = await fromOpenApi({ servers, paths: { "/a": { get: OK } } }, "https://[::1]/v1");
-    expect(services[0]).toMatchObject({ base_path: "/api", protocol: "https", upstreams: [{ host: "::1", port: 443 }], routes: [{ path: "/v1/a" }] });
-    await expect(fromOpenApi({ servers, paths: { "/a": { get: OK } } }, "http://h/other")).rejects.toThrow('without a path, or with one that "/api/v1" ends with');
-    await expect(fromOpenApi({ paths: { "/a": { get: OK } } }, "http://h/other")).rejects.toThrow("give --upstream without a path");
+    expect(services[0]).toMatchObject({ base_path: "/api/v1", upstream_path: "/v1", protocol: "https", upstreams: [{ host: "::1", port: 443 }], routes: [{ path: "/a" }] });
+    expect((await fromOpenApi({ paths: { "/a": { get: OK } } }, "http://h/other/")).services[0]).toMatchObject({ base_path: "/", upstream_path: "/other", routes: [{ path: "/a" }] });
+    expect((await fromOpenApi({ servers, paths: { "/a": { get: OK } } })).services[0]).not.toHaveProperty("upstream_path");
+  });
+
+  it("note a server whose URL is none, or has a query", async () => {
+    const notesOn = async (url: string) => (await fromOpenApi({ servers: [{ url }], paths: { "/a": { get: OK } } })).notes;
+    expect([await notesOn("http://:x"), await notesOn("/a?b=c")]).toEqual([["servers[0]: is no URL: the base_path is /"], ["servers[0]: its query and fragment are not carried over: clients send their own"]]);
+  });
+
+  it("have the nearest pattern where a segment mixes text and placeholders, noted, unless it is another path's", async () => {
+    const { services, notes } = await fromOpenApi({ paths: { "/a/{id}.pdf": { get: OK, put: OK }, "/a/{name}": { get: OK }, "/b/v{x}-{y-z}/c": { get: OK }, "/b/{x}:undo/c": { get: OK } } });
+    expect(services[0]!.routes.map(({ path, methods }) => `${methods![0]} ${path}`)).toEqual(["PUT /a/{id}", "GET /a/{name}", "GET /b/{x_y_z}/c"]);
+    expect(notes).toEqual([
+      'paths["/a/{id}.pdf"].get, paths["/b/{x}:undo/c"].get: the route is not carried over: its path mixes text and placeholders in a segment, and another path here matches its requests: they go there',
+      'paths["/a/{id}.pdf"].put: its path mixes text and placeholders in a segment: it is "/a/{id}" here, and the upstream has to refuse other texts',
+      'paths["/b/v{x}-{y-z}/c"].get: its path mixes text and placeholders in a segment: it is "/b/{x_y_z}/c" here, and the upstream has to refuse other texts',
+    ]);
   });
 
   it("get other names where an operationId occurs twice or has control characters, noted", async () => {
@@ -56,13 +71,12 @@ describe("routes of an OpenAPI document", () => {
 
   it("are left out, noted, where a path cannot be expressed or two paths are one", async () => {
     const { services, notes } = await fromOpenApi({
-      paths: { "/a/{x}": { get: OK, put: OK }, "/a/{y}": { get: OK }, "/b/{x}.{y}": { get: OK }, "/c?d=1": { get: OK }, "/e/{x}/{x}": { get: OK }, f: { get: OK } },
+      paths: { "/a/{x}": { get: OK, put: OK }, "/a/{y}": { get: OK }, "/c?d=1": { get: OK }, "/e/{x}/{x}": { get: OK }, f: { get: OK } },
     });
     expect(services[0]!.routes.map(({ path, methods }) => `${methods![0]} ${path}`)).toEqual(["GET /a/{x}", "PUT /a/{x}"]);
     expect(notes.map((note) => note.slice(0, 90))).toEqual([
       'paths.f.get: the route is not carried over: path: expected a path that starts with "/", fo',
       'paths["/a/{y}"].get: the route is not carried over: path: route "GET /a/{y}" of service "t',
-      'paths["/b/{x}.{y}"].get: the route is not carried over: path: "{x}.{y}" mixes text and pla',
       'paths["/c?d=1"].get: the route is not carried over: path: a pattern describes the path onl',
       'paths["/e/{x}/{x}"].get: the route is not carried over: path: the placeholder "x" occurs t',
     ]);
@@ -71,7 +85,7 @@ describe("routes of an OpenAPI document", () => {
   it("are refused as a whole where nothing is left", async () => {
     await expect(fromOpenApi({})).rejects.toThrow('has no "paths"');
     await expect(fromOpenApi({ paths: { "x-a": {} } })).rejects.toThrow('has no "paths"');
-    await expect(fromOpenApi({ paths: { "/{a}{b}": { get: OK } } })).rejects.toThrow(/^no route could be carried over\npaths/);
+    await expect(fromOpenApi({ paths: { "/{a}/{a}": { get: OK } } })).rejects.toThrow(/^no route could be carried over\npaths/);
     await expect(fromOpenApi({ paths: { "/a": { $ref: "#/nowhere" } } })).rejects.toThrow(/"\$ref" leads to nothing in this document/);
   });
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Sample } from "../../../lib/manager/assets/history.ts";
-import { areaPath, groupedByMinute, linePath, axisMarks, minuteMarks, nearestIndex, maximums } from "../../../lib/manager/assets/chart_geometry.ts";
+import { areaPath, groupedByMinute, linePath, axisMarks, nearestIndex, maximums, spanOf, timeMarks } from "../../../lib/manager/assets/chart_geometry.ts";
 
 const sample = (at: number, ...values: (number | null)[]): Sample => ({ at, values });
 const PLANE = { x: (at: number) => at, y: (value: number) => 100 - value, gapMs: 10 };
@@ -29,8 +29,23 @@ describe("axis marks", () => {
 
   it("axis marks stand at whole minutes of the clock on a time axis", () => {
     const at = (time: string) => Date.parse(`2026-11-21T${time}Z`);
-    expect(minuteMarks(at("12:01:30"), at("12:16:30"), 5)).toEqual([at("12:05:00"), at("12:10:00"), at("12:15:00")]);
-    expect(minuteMarks(at("12:01:30"), at("12:02:30"), 5)).toEqual([]);
+    const marks = (from: string, to: string, most: number) => timeMarks({ from: at(from), to: at(to) }, most).map((each) => new Date(each).toISOString().slice(11, 19));
+    expect(marks("12:01:30", "12:16:30", 4)).toEqual(["12:05:00", "12:10:00", "12:15:00"]);
+    expect(marks("12:01:30", "12:16:30", 1)).toEqual(["12:05:00", "12:10:00", "12:15:00"]);
+    expect(marks("12:01:30", "12:16:30", 5)).toEqual(["12:03:00", "12:06:00", "12:09:00", "12:12:00", "12:15:00"]);
+    expect(marks("12:01:10", "12:02:10", 4)).toEqual(["12:01:15", "12:01:30", "12:01:45", "12:02:00"]);
+    expect(marks("12:01:10", "12:03:00", 4)).toEqual(["12:01:30", "12:02:00", "12:02:30", "12:03:00"]);
+  });
+
+  it("a time axis begins at the first sample, has a minute at least, and 15 minutes at most", () => {
+    const minute = 60_000;
+    const now = 100 * minute;
+    expect(spanOf([], now)).toEqual({ from: now, to: now + minute });
+    expect(spanOf([sample(now - 5_000, 1)], now)).toEqual({ from: now - 5_000, to: now + 55_000 });
+    expect(spanOf([sample(now - 3 * minute, null), sample(now, 1)], now)).toEqual({ from: now - 3 * minute, to: now });
+    expect(spanOf([sample(now - 15.5 * minute, 1)], now)).toEqual({ from: now - 15 * minute, to: now });
+    // A sample of a clock that is ahead.
+    expect(spanOf([sample(now + 9_000, 1)], now)).toEqual({ from: now, to: now + minute });
   });
 });
 

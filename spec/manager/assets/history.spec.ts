@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Point, Stats, StatsWithHistory } from "../../../lib/manager/assets/api.ts";
-import { errorSamples, mergedHistory, requestSamples, timeSamples, withPoint } from "../../../lib/manager/assets/history.ts";
+import { errorSamples, mergedHistory, requestSamples, statusSamples, timeSamples, withPoint } from "../../../lib/manager/assets/history.ts";
 
 const T = Date.parse("2026-11-21T12:00:00Z");
 const FIGURES = { requests_per_s: 0, errors_per_s: 0, limited_per_s: 0, statuses_per_s: {}, p50_ms: null, p95_ms: null, p99_ms: null, in_flight: 0 };
@@ -10,7 +10,7 @@ function point(s: number, counts: Partial<Point> = {}): Point {
 }
 
 function statsOf(s: number, last: Point): Stats {
-  return { at: new Date(T + s * 1000).toISOString(), window_s: 60, total: FIGURES, unrouted: FIGURES, services: [], point: last };
+  return { at: new Date(T + s * 1000).toISOString(), window_s: 60, total: FIGURES, unrouted: FIGURES, codes_per_s: {}, services: [], point: last };
 }
 
 describe("the history of statistics", () => {
@@ -44,6 +44,11 @@ describe("values of a chart", () => {
   it("values of a chart give rates per second; an unfinished step is divided by its elapsed time", () => {
     const history = [point(0, { requests: 50, limited: 5 }), point(5, { requests: 20 })];
     expect(requestSamples(history, 5, statsOf(7, history[1]!)).map(({ values }) => values)).toEqual([[10, 1], [10, 0]]);
+  });
+
+  it("values of a chart give replies per second by class of status", () => {
+    const history = [point(0, { requests: 50, statuses: { "2xx": 40, "4xx": 5, "5xx": 1, "401": 5 } })];
+    expect(statusSamples(history, 5, null).map(({ values }) => values)).toEqual([[8, 0, 1, 0.2]]);
   });
 
   it("values of a chart leave out a step that has just begun", () => {

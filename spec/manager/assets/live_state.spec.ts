@@ -37,7 +37,7 @@ function made(first: { fails?: ApiError | null } = {}) {
     const known = new URLSearchParams(path.split("?")[1]).get("known");
     const figures = { requests_per_s: 1, errors_per_s: 0, limited_per_s: 0, statuses_per_s: {}, p50_ms: null, p95_ms: null, p99_ms: null, in_flight: 0 };
     const step = Math.floor(at / STEP_MS) * STEP_MS;
-    const stats = { at: new Date(at).toISOString(), window_s: 60, total: figures, unrouted: figures, services: [], point: pointAt(step) };
+    const stats = { at: new Date(at).toISOString(), window_s: 60, total: figures, unrouted: figures, codes_per_s: {}, services: [], point: pointAt(step) };
     const past = { ...stats, step_s: STEP_MS / 1000, history: [pointAt(step - STEP_MS)] };
     const state = { status: statusOf(gateway.digest, gateway.uptime), health: { services: [] } };
     return { known: tag, ...(known !== tag && state), stats: known === null ? past : stats } satisfies Now;

@@ -137,4 +137,20 @@ describe("the store of a cache", () => {
     store.put(entry("a", 1), []);
     expect(store.isUnshared("a", 99)).toBe(false);
   });
+
+  it("the store of a cache remembers 4096 such targets and forgets the oldest: no other target is taken for one", () => {
+    const store = storeOf(10_000);
+    for (let i = 0; i < 5_000; i++) store.markUnshared(`a${i}`, 100);
+    const marked = (name: string, count: number) => Array.from({ length: count }, (_each, i) => store.isUnshared(`${name}${i}`, 99)).filter(Boolean).length;
+    expect(marked("b", 100)).toBe(0);
+    expect(marked("a", 5_000)).toBe(4_096);
+  });
+
+  it("changes of 1000 targets outdate few of 1000 others", () => {
+    const store = storeOf(10_000_000);
+    for (let i = 0; i < 1_000; i++) store.put(entry(`a${i}`, 1, { changes: store.changesOf(`a${i}`) }), []);
+    for (let i = 0; i < 1_000; i++) store.change(`b${i}`);
+    const found = Array.from({ length: 1_000 }, (_each, i) => store.find(`a${i}`, [])).filter((each) => each !== null).length;
+    expect(found).toBeGreaterThan(950);
+  });
 });

@@ -1,0 +1,48 @@
+/**
+ * Draws a ranking as a card: a list of names, each with its value and a bar.
+ */
+import type { Stats } from "./api.ts";
+import { breakable } from "./components.ts";
+import { el, replace, setText, svg } from "./dom.ts";
+import type { Ranking, RankingRow } from "./rankings.ts";
+
+export interface RankingCard {
+  readonly node: HTMLElement;
+  update(stats: Stats | null): void;
+}
+
+export function rankingCard({ title, unit, none, rowsOf }: Ranking): RankingCard {
+  const list = el("ol", { class: "ranking" });
+  const text = el("p", { class: "muted" }, "Waiting for figures…");
+  let drawn = "";
+  return {
+    node: el("section", { class: "card live" }, el("div", { class: "card__title" }, el("h2", {}, title), el("span", { class: "muted" }, unit)), list, text),
+    update(stats) {
+      const rows = stats === null ? null : rowsOf(stats);
+      // Another order under the pointer or the focus would lead elsewhere.
+      if (rows === null || list.querySelector("a:hover, a:focus-visible") !== null) return;
+      const key = JSON.stringify(rows);
+      if (key === drawn) return;
+      drawn = key;
+      replace(list, ...rows.map(rowOf));
+      setText(text, rows.length === 0 ? none : "");
+      text.hidden = rows.length > 0;
+    },
+  };
+}
+
+function rowOf({ name, hash, note, value, share }: RankingRow): HTMLElement {
+  const bar = svg(
+    "svg",
+    { class: "share", viewBox: "0 0 100 4", preserveAspectRatio: "none", "aria-hidden": "true" },
+    svg("rect", { class: "share__whole", x: 0, y: 0, width: 100, height: 4 }),
+    svg("rect", { class: "share__part", x: 0, y: 0, width: Math.round(share * 1000) / 10, height: 4 }),
+  );
+  return el(
+    "li",
+    { class: "ranking__row" },
+    el("span", { class: hash === null ? "ranking__name mono" : "ranking__name" }, hash === null ? el("span", {}, ...breakable(name)) : el("a", { href: hash }, name), note !== "" && el("span", { class: "muted ranking__note" }, note)),
+    el("span", { class: "ranking__value num" }, value),
+    bar,
+  );
+}
