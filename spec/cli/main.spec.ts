@@ -61,7 +61,7 @@ describe("the command line", () => {
   });
 
   it.each([
-    [["help", "bogus"], 'edge-gateway: "bogus" is not a command (--help lists them)\n'],
+    [["help", "bogus"], 'edge-gateway: "bogus" is neither a command nor a code (--help lists the commands)\n'],
     [["help", "run", "demo"], 'edge-gateway: too many arguments for "help": edge-gateway help --help shows its usage\n'],
     [["--confg", "x"], "edge-gateway: --confg is not a known flag; did you mean --config?\n"],
     [["--bogus"], "edge-gateway: --bogus is not a known flag\n"],
