@@ -1,7 +1,6 @@
 /**
  * `edge-gateway schema`: prints the JSON Schema of the configuration. It runs the code of plugin modules.
  */
-import { suggest } from "../base/suggest.ts";
 import { configJsonSchema } from "../config/model.ts";
 import { parseWithPositions } from "../config/json_text.ts";
 import { kindsWithModules } from "../config/plugin_modules.ts";
@@ -30,7 +29,7 @@ async function kindsFor(file: string, keyFile: string | undefined): Promise<read
   const read = readConfigFile(file, signatureCheck(modules, keyFile));
   if (!read.ok) throw new ConfigError(read.issues, file);
   parseWithPositions(read);
-  const { kinds, issues } = kindsWithModules<AnyPlugin>(read, { references, suggest, environment: process.env }, builtinPlugins, modules.kindsOf);
+  const { kinds, issues } = kindsWithModules<AnyPlugin>(read, { references, environment: process.env }, builtinPlugins, modules.kindsOf);
   if (issues.length > 0) throw new ConfigError(issues, file);
   return kinds;
 }

@@ -4,6 +4,7 @@
 import { METHODS } from "node:http";
 import { isIP } from "node:net";
 import { TOKEN } from "../base/http_grammar.ts";
+import { suggest } from "../base/suggest.ts";
 import * as s from "./schema.ts";
 
 export const DAY_MS = 86_400_000;
@@ -60,12 +61,12 @@ function pathSchema(describe: string) {
 export const METHOD = s.string({
   references: "none",
   hint: "an HTTP method in upper case",
-  check(text, suggest) {
+  check(text) {
     if (METHODS.includes(text) && text !== "CONNECT") return undefined;
     if (!TOKEN.test(text)) return "";
     if (text !== text.toUpperCase()) return `methods are case-sensitive, write "${text.toUpperCase()}"`;
     if (text === "CONNECT") return "CONNECT is not forwarded";
-    const meant = suggest?.(text, METHODS);
+    const meant = suggest(text, METHODS);
     return `the servers refuse this method: ${meant === undefined ? `they know ${METHODS.join(", ")}` : `did you mean "${meant}"?`}`;
   },
 });

@@ -5,9 +5,6 @@ import { isUtf8 } from "node:buffer";
 import { HALF_PAIR, MAX_DEPTH, type Issue, type JsonNode, type Member, type Position } from "./json.ts";
 import { rememberParsed, type ConfigSource } from "./source.ts";
 
-/** For the messages about a configuration that is refused, see `Sources`. */
-export { suggest } from "../base/suggest.ts";
-
 /** Reads a source again, so that `parsedFrom` has the positions of all values, and all errors. */
 export function parseWithPositions(source: ConfigSource): void {
   if ("text" in source) rememberParsed(source, parseJson(source.text));

@@ -59,7 +59,7 @@ export function readText(node: NodeOf<"string">, at: Path, use: ReferenceUse, co
     const { text, problems } = resolveReferences(node.value, use === "name" ? "none" : each.sources);
     for (const message of problems) report(each, at, node, message);
     if (problems.length > 0) return INVALID;
-    return accept(text, each.sources.suggest, (remedy) => {
+    return accept(text, (remedy) => {
       if (each.sources.substitute !== undefined) return INVALID;
       return mismatch(schema, node, at, each, isReference ? "the value of the reference does not fit" : remedy);
     });

@@ -1,7 +1,6 @@
 /**
  * The common part of all schemas: the type, checking and error reports.
  */
-import type { suggest } from "../base/suggest.ts";
 import { describeNode, type Issue, type Json, type JsonNode, type Path } from "./json.ts";
 
 /** The result of `check` for a node that has been reported. */
@@ -36,8 +35,6 @@ export interface Secret {
 export interface Sources {
   /** Undefined: no text has references. */
   readonly references?: ReferenceReader | undefined;
-  /** Undefined: no message says which name is meant. */
-  readonly suggest?: typeof suggest | undefined;
   readonly environment: Readonly<Record<string, string | undefined>>;
   readonly readFile: (path: string) => Buffer | string;
   /** Base of relative file names: the folder of the configuration file. */
@@ -89,7 +86,7 @@ export interface ReferenceReader {
 }
 
 /** Returns the text as the code gets it, or what `refuse` returns, which takes a remedy. */
-export type AcceptText = (text: string, suggest: Sources["suggest"], refuse: (remedy: string) => Invalid) => string | Invalid;
+export type AcceptText = (text: string, refuse: (remedy: string) => Invalid) => string | Invalid;
 
 /** In place of a secret. Its length does not depend on the secret. */
 export const MASK = "********";

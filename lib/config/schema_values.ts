@@ -3,9 +3,10 @@
  */
 import { resolve } from "node:path";
 import { isContent, whyUnreadable } from "../base/regular_file.ts";
+import { suggest } from "../base/suggest.ts";
 import type { Path } from "./json.ts";
 import { conceal, countText, define, INVALID, MASK, mismatch, report } from "./schema_core.ts";
-import type { AcceptText, Described, NamedFile, Schema, Sources } from "./schema_core.ts";
+import type { AcceptText, Described, NamedFile, Schema } from "./schema_core.ts";
 
 export interface StringOptions extends Described {
   readonly min?: number;
@@ -15,7 +16,7 @@ export interface StringOptions extends Described {
   /** Completes "expected …": "a host name or IP address". */
   readonly hint?: string;
   /** Undefined if the text is valid, else a remedy (may be empty). */
-  readonly check?: (text: string, suggest: Sources["suggest"]) => string | undefined;
+  readonly check?: (text: string) => string | undefined;
   /** Output in lower case; checked as written. */
   readonly lowerCase?: boolean;
   /**
@@ -39,9 +40,9 @@ export function string(options: StringOptions = {}): Schema<string, string> {
     ...(max < Infinity && { maxLength: max }),
     ...(pattern && { pattern: pattern.source }),
   };
-  const accept: AcceptText = (text, suggest, refuse) => {
+  const accept: AcceptText = (text, refuse) => {
     const fits = text.length >= min && text.length <= max && (pattern === undefined || pattern.test(text));
-    const remedy = fits ? check?.(text, suggest) : "";
+    const remedy = fits ? check?.(text) : "";
     if (remedy === undefined) return lowerCase ? text.toLowerCase() : text;
     // A remedy may quote the text.
     return refuse(schema.secret ? "" : remedy);
@@ -56,7 +57,7 @@ export function string(options: StringOptions = {}): Schema<string, string> {
       const reader = context.sources.references;
       const mask = (text: string) => (typeof secret === "function" ? secret(text, at) : (reader?.maskLiterals(text) ?? (text && MASK)));
       if (secret !== false) conceal(node, at, context, mask);
-      if (!node.value.includes("${")) return accept(node.value, context.sources.suggest, (remedy) => mismatch(schema, node, at, context, remedy));
+      if (!node.value.includes("${")) return accept(node.value, (remedy) => mismatch(schema, node, at, context, remedy));
       return reader?.readText(node, at, use, context, schema, accept) ?? report(context, at, node, "has ${, and what reads references has not been loaded");
     },
     jsonSchema: () => ({ type: "string", ...(Object.keys(rules).length > 0 && (references === "none" ? rules : { anyOf: [rules, { pattern: "\\$\\{(env|file):" }] })) }),
@@ -184,7 +185,7 @@ export function oneOf<const T extends readonly (string | number)[]>(
     check(node, at, context) {
       const { value } = node;
       if (literals.includes(value)) return value;
-      const nearest = typeof value === "string" ? context.sources.suggest?.(value, literals.map(String)) : undefined;
+      const nearest = typeof value === "string" ? suggest(value, literals.map(String)) : undefined;
       return mismatch(schema, node, at, context, nearest && `did you mean "${nearest}"?`);
     },
     jsonSchema: () => ({ enum: literals }),

@@ -27,7 +27,6 @@ export type CheckSignature = (path: string, content: Uint8Array) => SignatureChe
 export interface ReadOptions {
   /** Needed where the configuration has `${`. */
   readonly references?: ReferenceReader | undefined;
-  readonly suggest?: Sources["suggest"];
   /** Resolves `${env:NAME}`. */
   readonly environment: Readonly<Record<string, string | undefined>>;
   /** Resolves `${file:/path}`; default: the file system. */
@@ -89,7 +88,7 @@ export function forgetParsed(source: ConfigSource): void {
 }
 
 /** Each file is read once, so that one load sees one state of it. */
-export function sourcesFor(source: ConfigSource, { references, suggest, environment, readFile = readRegularFile, placeholders }: ReadOptions) {
+export function sourcesFor(source: ConfigSource, { references, environment, readFile = readRegularFile, placeholders }: ReadOptions) {
   const contents = new Map<string, Buffer | string>();
   const readOnce = (path: string) => {
     const content = contents.get(path) ?? readFile(path);
@@ -98,5 +97,5 @@ export function sourcesFor(source: ConfigSource, { references, suggest, environm
   };
   const folder = "value" in source ? process.cwd() : dirname(resolve(source.file));
   const noted = { resolved: new Map<string, string>(), formed: new Map<string, string>() };
-  return { references, suggest, environment, readFile: readOnce, ...noted, folder, ...(placeholders && { placeholders }) } satisfies Sources;
+  return { references, environment, readFile: readOnce, ...noted, folder, ...(placeholders && { placeholders }) } satisfies Sources;
 }

@@ -90,7 +90,6 @@ export class ConfigReader {
       kinds: this.#kinds(),
       parts: modules.fields,
       references: modules.partIfLoaded("references") ?? undefined,
-      suggest: modules.partIfLoaded("jsonText")?.suggest,
       readTests: modules.partIfLoaded("tests")?.readTests,
       withModules: (root, kinds, context) => modules.withModules(kinds, root, context),
       environment,

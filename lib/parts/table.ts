@@ -128,7 +128,7 @@ export const PARTS = {
     named: ["tests", "test_files"],
     load: () => import("../config/read_tests.ts"),
   },
-  /** Positions of values, errors of texts, names that may be meant, and what conceals secrets in errors: of a configuration that is refused, of tests, and of a reload, which may be refused. */
+  /** Positions of values, errors of texts, and what conceals secrets in errors: of a configuration that is refused, of tests, and of a reload, which may be refused. */
   jsonText: { named: ["tests", "test_files"], load: async () => ({ ...(await import("../config/json_text.ts")), ...(await import("../config/secrets.ts")) }) },
   /** What `${` stands for. */
   references: { named: (document) => textsOf([document]).some((text) => text.includes("${")), load: () => import("../config/references.ts") },

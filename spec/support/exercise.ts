@@ -7,7 +7,6 @@ import { verifyPassword } from "../../lib/base/password.ts";
 import { SharedCount } from "../../lib/base/shared_counts.ts";
 import { SharedMemory } from "../../lib/base/shared_memory.ts";
 import { ALONE } from "../../lib/base/threads.ts";
-import { suggest } from "../../lib/base/suggest.ts";
 import * as references from "../../lib/config/references.ts";
 import { formatPath, INVALID, type Schema } from "../../lib/config/schema.ts";
 import { nodeFrom } from "../../lib/config/json.ts";
@@ -76,7 +75,7 @@ export function madeUpTools(parts: Partial<Omit<Tools, "scope">> & { readonly id
 
 /** The value of a configuration by a schema, or every error in it as "path: message". */
 export function checked<T>(schema: Schema<T>, input: unknown): { readonly value: T | null; readonly issues: readonly string[] } {
-  const context = { issues: [], sources: { references, suggest, environment: {}, readFile: () => "", folder: "/" } } as Parameters<typeof schema.check>[2];
+  const context = { issues: [], sources: { references, environment: {}, readFile: () => "", folder: "/" } } as Parameters<typeof schema.check>[2];
   const value = schema.check(nodeFrom(input), [], context);
   return {
     value: value === INVALID ? null : value,

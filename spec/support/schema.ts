@@ -1,5 +1,4 @@
 /** Configurations read with the fields of all parts, and their routes checked with them, whatever has been loaded. */
-import { suggest } from "../../lib/base/suggest.ts";
 import { loadConfig as load, type LoadOptions, type LoadResult } from "../../lib/config/load.ts";
 import type { ConfigSource } from "../../lib/config/source.ts";
 import { configJsonSchema as jsonSchema, type PluginKind, type RouteDeclaration, type RouteIssue } from "../../lib/config/model.ts";
@@ -14,7 +13,7 @@ import * as upstreamPaths from "../../lib/route/upstream_path.ts";
 
 export function loadConfig<K extends PluginKind>(source: ConfigSource, options: LoadOptions<K>) {
   parseWithPositions(source);
-  const result: LoadResult<K> = load(source, { parts: ALL_FIELDS, readTests, references, suggest, ...options });
+  const result: LoadResult<K> = load(source, { parts: ALL_FIELDS, readTests, references, ...options });
   return result.ok ? { ...result, conditions, upstreamPaths } : result;
 }
 
