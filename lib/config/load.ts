@@ -6,7 +6,7 @@ import { byPosition, formatPath, inKeyOrder, itemsOf, nodeAt, positionAt, type I
 import { configSchema, defaultRouteName } from "./model.ts";
 import type { Config, PartSchemas, PluginKind, RouteDeclaration, RouteIssue } from "./model.ts";
 import { fieldsOf, unloaded, type PartFields } from "./part_fields.ts";
-import type { readTests, RouteNames } from "./read_tests.ts";
+import type { readTests } from "./read_tests.ts";
 import type { ConfigSecrets } from "./secrets.ts";
 import { INVALID, type CheckContext, type NamedFile, type Path, type Secret } from "./schema.ts";
 import type { Sources } from "./schema_core.ts";
@@ -65,9 +65,9 @@ export function loadConfig<K extends PluginKind>(source: ConfigSource, options: 
   const kinds = options.withModules?.(root, options.kinds, context) ?? options.kinds;
   const schema = configSchema(kinds, options.parts);
   const config = schema.check(root, [], context);
-  const { list, names } = declarations(root, sources, options.parts);
-  for (const { at, message } of options.checkRoutes?.(list) ?? []) issues.push({ at, message, position: positionAt(root, at) });
-  const { tests, testFiles, issues: inTestFiles } = (options.readTests ?? noTests)(node, names, context, options.checkSignature);
+  const declared = declarations(root, sources, options.parts);
+  for (const { at, message } of options.checkRoutes?.(declared) ?? []) issues.push({ at, message, position: positionAt(root, at) });
+  const { tests, testFiles, issues: inTestFiles } = (options.readTests ?? noTests)(node, declared, context, options.checkSignature);
   if (config === INVALID || issues.length + inTestFiles.length > 0) return { ok: false, issues: [...issues.sort(byPosition), ...inTestFiles] };
   const shown = schema.show(root);
   const digest = createHash("sha256").update(JSON.stringify(inKeyOrder(shown))).digest("hex").slice(0, 12);
@@ -97,7 +97,7 @@ export function formatIssues(issues: readonly Issue[], file?: string): string {
 }
 
 /** The part that reads tests has not been loaded: the document must have none. */
-const noTests: typeof readTests = (root, _names, context) => {
+const noTests: typeof readTests = (root, _declared, context) => {
   for (const name of ["tests", "test_files"]) {
     const found = nodeAt(root, [name]);
     if (found !== undefined) unloaded(`the field "${name}"`).check(found, [name], context);
@@ -113,47 +113,33 @@ function withoutTests(root: JsonNode): JsonNode {
 
 /**
  * The routes as far as they can be read, so that their patterns are checked together with everything else. Missing and wrong paths are
- * left out: the schema reports them. `names` are those that tests can name.
+ * left out: the schema reports them.
  */
-function declarations(root: JsonNode, sources: Sources, parts: readonly PartFields[] = []) {
+function declarations(root: JsonNode, sources: Sources, parts: readonly PartFields[] = []): RouteDeclaration[] {
   const matchSchema = fieldsOf<PartSchemas>(parts)("match");
   const nameIn = sources.references?.nameIn ?? ((node: JsonNode | undefined) => (node?.kind === "string" ? node.value : undefined));
-  const list: RouteDeclaration[] = [];
   const texts = (nodes: readonly JsonNode[]) => nodes.map(nameIn).filter((found) => found !== undefined);
   const path = (node: JsonNode | undefined) => {
     const found = nameIn(node);
     return found?.startsWith("/") ? found : undefined;
   };
-  const services = field(root, "services");
-  const byService = new Map<string, Set<string>>();
-  let isComplete = services?.kind === "array";
-  itemsOf(services).forEach((service, i) => {
+  return itemsOf(field(root, "services")).flatMap((service, i) => {
     const basePath = path(field(service, "base_path")) ?? null;
     const hosts = texts(itemsOf(field(service, "hosts"))).map((host) => host.toLowerCase());
     const at: Path = ["services", i];
-    const serviceName = nameIn(field(service, "name"));
-    const names = byService.get(serviceName ?? "") ?? new Set<string>();
-    if (serviceName !== undefined) byService.set(serviceName, names);
-    isComplete &&= serviceName !== undefined && field(service, "routes")?.kind === "array";
-    const declaredService = { name: serviceName ?? formatPath(at), basePath, hosts, at };
-    itemsOf(field(service, "routes")).forEach((route, j) => {
+    const declaredService = { name: nameIn(field(service, "name")) ?? formatPath(at), basePath, hosts, at };
+    return itemsOf(field(service, "routes")).flatMap((route, j) => {
       const routePath = path(field(route, "path"));
       const written = itemsOf(field(route, "methods"));
       const methods = texts(written);
       const conditions = field(route, "match");
       const match = conditions === undefined ? undefined : matchSchema.check(conditions, [], { issues: [], sources, root });
-      const isReadable = routePath !== undefined && methods.length === written.length && match !== INVALID;
-      const given = nameIn(field(route, "name"));
-      const name = given ?? (isReadable ? defaultRouteName(methods, routePath) : undefined);
-      if (name !== undefined) names.add(name);
-      isComplete &&= (field(route, "name") === undefined ? name : given) !== undefined;
       // Without its invalid methods or conditions the route would appear to accept all requests.
-      if (!isReadable || name === undefined) return;
-      list.push({ service: declaredService, route: { name, path: routePath, methods, match, at: at.concat("routes", j) } });
+      if (routePath === undefined || methods.length < written.length || match === INVALID) return [];
+      const name = nameIn(field(route, "name")) ?? defaultRouteName(methods, routePath);
+      return { service: declaredService, route: { name, path: routePath, methods, match, at: at.concat("routes", j) } };
     });
   });
-  const names: RouteNames = { byService, isComplete };
-  return { list, names };
 }
 
 function field(node: JsonNode, name: string): JsonNode | undefined {

@@ -4,18 +4,15 @@
 import { suggest } from "../base/suggest.ts";
 import { byPosition, describeNode, formatPath, itemsOf, nodeAt, type Issue, type JsonNode, type Path } from "./json.ts";
 import { parseJson } from "./json_text.ts";
+import type { RouteDeclaration } from "./model.ts";
 import type { PartFields } from "./part_fields.ts";
 import * as references from "./references.ts";
 import { INVALID, report, type CheckContext } from "./schema.ts";
 import type { CheckSignature } from "./source.ts";
 import { MAX_TESTS, TEST_FILE, TEST_FILES, TESTS, type ConfigTest } from "./tests.ts";
 
-/** The names of the routes by the names of their services, as far as they can be read. */
-export interface RouteNames {
-  readonly byService: ReadonlyMap<string, ReadonlySet<string>>;
-  /** False if some name cannot be read: an unknown name may then be right. */
-  readonly isComplete: boolean;
-}
+/** The names of the routes by the names of their services. */
+type RouteNames = ReadonlyMap<string, ReadonlySet<string>>;
 
 interface TestList {
   readonly node: JsonNode;
@@ -30,14 +27,14 @@ interface TestList {
  */
 export function readTests(
   root: JsonNode,
-  names: RouteNames,
+  declared: readonly RouteDeclaration[],
   context: CheckContext,
   checkSignature?: CheckSignature,
 ): { readonly tests: readonly ConfigTest[]; readonly testFiles: readonly string[]; readonly issues: readonly Issue[] } {
   const own = nodeAt(root, ["tests"]);
   const inFiles = filesWithTests(root, context, checkSignature);
   const lists: readonly TestList[] = [...(own === undefined ? [] : [{ node: own, at: ["tests"], file: undefined, issues: context.issues }]), ...inFiles];
-  const nameCheck = new NameCheck(names, context);
+  const nameCheck = new NameCheck(namesIn(root, declared), context);
   let count = 0;
   const tests = lists.flatMap((list) => {
     const { node, at, file, issues } = list;
@@ -82,16 +79,36 @@ function filesWithTests(root: JsonNode, context: CheckContext, checkSignature?: 
 
 const NO_TESTS: JsonNode = { kind: "array", items: [], position: null };
 
+/** Null if some name cannot be read: an unknown name may then be right. `declared`: the routes that can be read, for those without a written name. */
+function namesIn(root: JsonNode, declared: readonly RouteDeclaration[]): RouteNames | null {
+  const names = new Map(declared.map(({ route }) => [formatPath(route.at), route.name]));
+  const found = new Map<string, Set<string>>();
+  const services = nodeAt(root, ["services"]);
+  const isComplete = itemsOf(services).every((service, i) => {
+    const [name, routes] = [references.nameIn(nodeAt(service, ["name"])), nodeAt(service, ["routes"])];
+    if (name === undefined || routes?.kind !== "array") return false;
+    const ofService = found.get(name) ?? new Set<string>();
+    found.set(name, ofService);
+    return routes.items.every((route, j) => {
+      const written = nodeAt(route, ["name"]);
+      const routeName = written === undefined ? names.get(formatPath(["services", i, "routes", j])) : references.nameIn(written);
+      if (routeName !== undefined) ofService.add(routeName);
+      return routeName !== undefined;
+    });
+  });
+  return isComplete && services?.kind === "array" ? found : null;
+}
+
 /** Reports names of tests that are used twice, and names of services and routes that do not exist. */
 class NameCheck {
-  readonly #names: RouteNames;
+  readonly #names: RouteNames | null;
   readonly #context: CheckContext;
   /** Where each name of a test was first used. */
   readonly #places = new Map<string, string>();
   #allRoutes: ReadonlySet<string> | undefined;
   #suggestions = MAX_SUGGESTIONS;
 
-  constructor(names: RouteNames, context: CheckContext) {
+  constructor(names: RouteNames | null, context: CheckContext) {
     this.#names = names;
     this.#context = context;
   }
@@ -105,15 +122,14 @@ class NameCheck {
       if (first !== undefined) report(context, [...at, "name"], named!, `${describeNode(named!)} is already used by ${first}`);
       else this.#places.set(name, file === undefined ? formatPath(at) : `${formatPath(at)} of ${file}`);
     }
-    if (this.#names.isComplete) this.#target(node, at, context);
+    if (this.#names !== null) this.#target(this.#names, node, at, context);
   }
 
-  #target(node: JsonNode, at: Path, context: CheckContext): void {
-    const { byService } = this.#names;
+  #target(byService: RouteNames, node: JsonNode, at: Path, context: CheckContext): void {
     const [service, route] = [nodeAt(node, ["expect", "service"]), nodeAt(node, ["expect", "route"])];
     const name = references.nameIn(service);
     if (name !== undefined && !byService.has(name)) return this.#unknown(service!, [...at, "expect", "service"], "the name of a service", byService.keys(), context);
-    const routes = name === undefined ? this.#routes() : byService.get(name)!;
+    const routes = name === undefined ? this.#routes(byService) : byService.get(name)!;
     const routeName = references.nameIn(route);
     if (routeName === undefined || routes.has(routeName)) return;
     const expected = `the name of a route${name === undefined ? "" : ` of the service ${describeNode(service!)}`}`;
@@ -121,8 +137,8 @@ class NameCheck {
   }
 
   /** Of all services. */
-  #routes(): ReadonlySet<string> {
-    return (this.#allRoutes ??= new Set([...this.#names.byService.values()].flatMap((names) => [...names])));
+  #routes(byService: RouteNames): ReadonlySet<string> {
+    return (this.#allRoutes ??= new Set([...byService.values()].flatMap((names) => [...names])));
   }
 
   #unknown(node: JsonNode, at: Path, expected: string, known: Iterable<string>, context: CheckContext): void {

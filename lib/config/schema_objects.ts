@@ -59,7 +59,7 @@ function checkUnique(nodes: readonly JsonNode[], values: readonly unknown[], key
 }
 
 /** A field that may be omitted. In the output only "optional" fields can be missing. */
-export interface MayBeMissing<P extends "optional" | "defaulted" | "derived", S extends AnySchema> {
+export interface MayBeMissing<P, S extends AnySchema> {
   readonly presence: P;
   readonly schema: S;
   /** The default, as written in a configuration. */
@@ -67,7 +67,8 @@ export interface MayBeMissing<P extends "optional" | "defaulted" | "derived", S 
   readonly from?: (siblings: any) => Infer<S> & Json;
 }
 
-export type Field = AnySchema | MayBeMissing<"optional" | "defaulted" | "derived", AnySchema>;
+type Presence = "optional" | "defaulted" | "derived";
+export type Field = AnySchema | MayBeMissing<Presence, AnySchema>;
 export type Fields = Readonly<Record<string, Field>>;
 
 export function optional<S extends AnySchema>(schema: S): MayBeMissing<"optional", S> {
@@ -123,10 +124,9 @@ export function object<const F extends Fields>(fields: F, options: ObjectOptions
         context.issues.push({ at: [...at, key], message: unknownField(key, Object.keys(fields)), position: member.keyPosition });
       }
       const values: Record<string, unknown> = {};
-      for (const { key, presence, schema, value, isEmptyList } of plan) {
+      for (const { key, presence, schema, value } of plan) {
         const member = node.members.get(key);
         if (member !== undefined) values[key] = schema.check(member.value, at.concat(key), context);
-        else if (isEmptyList) values[key] = [];
         else if (presence === "defaulted") values[key] = schema.check(nodeFrom(value, node.position), at.concat(key), context);
         else if (presence === "required") report(context, [...at, key], node, `is required (${schema.describe ?? schema.expects})`);
       }
@@ -170,21 +170,10 @@ export function object<const F extends Fields>(fields: F, options: ObjectOptions
 
 /** Computed once per field, since a large configuration has thousands of objects. */
 function planned(key: string, field: Field) {
-  const { presence, schema, value, from } =
-    "presence" in field ? field : { presence: "required" as const, schema: field, value: undefined, from: undefined };
-  const isDefaulted = presence === "defaulted";
-  return {
-    key,
-    name: camel(key),
-    presence,
-    schema,
-    value: value as unknown,
-    from,
-    // Frozen, since all configurations share the value: a change by an embedder would affect other gateways.
-    shownDefault: isDefaulted ? frozen(schema.show(nodeFrom(value))) : undefined,
-    /** Whether the default is a valid empty list, which needs no check for each object. */
-    isEmptyList: isDefaulted && Array.isArray(value) && value.length === 0 && accepts(schema, nodeFrom(value)),
-  };
+  const planned: MayBeMissing<Presence | "required", AnySchema> = "presence" in field ? field : { presence: "required", schema: field };
+  // Frozen, since all configurations share the value: a change by an embedder would affect other gateways.
+  const shownDefault = planned.presence === "defaulted" ? frozen(planned.schema.show(nodeFrom(planned.value))) : undefined;
+  return { key, name: camel(key), shownDefault, ...planned };
 }
 
 function unknownField(key: string, known: readonly string[]): string {
