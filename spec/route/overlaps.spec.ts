@@ -166,7 +166,8 @@ describe("proveRoutes", () => {
   ])("finds the same routes to one place of an upstream as all requests that can be spelt, sent through the route table%s", (_title, ofServices, ofRoutes) => {
     const r = random(26);
     let count = 0;
-    for (let round = 0; round < ROUNDS; round++) {
+    const rounds = ofServices > 0 ? ROUNDS / 2 : ROUNDS;
+    for (let round = 0; round < rounds; round++) {
       const prefixes = new Map<string, string | undefined>();
       const entries = someEntries(r).map((each) => {
         const place = `${each.basePath} ${each.hosts.join()}`;
@@ -202,7 +203,7 @@ describe("proveRoutes", () => {
       expect(pairs.sort(), said).toEqual([...tryPlaces(entries, destinationOf)].filter((pair) => !otherwise.has(pair)).sort());
       count += pairs.length;
     }
-    expect(count).toBeGreaterThan(ROUNDS / 10);
+    expect(count).toBeGreaterThan(rounds / 10);
   }, 60_000);
 
   it("tries few spellings with %2F for forty routes with eight placeholders each, none of which is bypassed", () => {
