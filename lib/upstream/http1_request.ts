@@ -52,7 +52,7 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
   #isSent = false;
   #isWritten = false;
   /** Parts of the body that wait for the end of the round. */
-  #small: Buffer[] = [];
+  #small: Buffer[] | null = null;
   /** Nothing more can be written; an answer that arrived before is read first. */
   #writeError: NodeJS.ErrnoException | null = null;
   #onDrain: (() => void) | null = null;
@@ -208,18 +208,19 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
    * write of its own, and a chunk's frame of six bytes.
    */
   write(chunk: Buffer): boolean {
-    if (chunk.length >= SMALL_BYTES && this.#small.length === 0) return this.#put(chunk);
-    const waiting = this.#small.push(chunk);
-    if (waiting === MAX_SMALL) return this.#putSmall();
-    if (waiting === 1) this.attempt.to.pool.writeBatch.add(() => this.#putSmall());
+    if (this.#small === null) {
+      if (chunk.length >= SMALL_BYTES) return this.#put(chunk);
+      this.#small = [chunk];
+      this.attempt.to.pool.writeBatch.add(() => this.#putSmall());
+    } else if (this.#small.push(chunk) === MAX_SMALL) return this.#putSmall();
     return !this.#connection.socket.writableNeedDrain;
   }
 
   #putSmall(): boolean {
     const small = this.#small;
     // Another request may use the connection by now.
-    if (small.length === 0 || this.phase === "over") return true;
-    this.#small = [];
+    if (small === null || this.phase === "over") return true;
+    this.#small = null;
     return this.#put(small.length === 1 ? small[0]! : Buffer.concat(small));
   }
 
