@@ -53,7 +53,7 @@ export const GATEWAY_NAME = s.string({
 export const BASE_PATH = pathSchema("Path prefix that selects the service.");
 export const PATH = pathSchema("Path below the service's base_path. {name} matches one segment, {name*} at the end the rest.");
 
-function pathSchema(describe: string) {
+export function pathSchema(describe: string) {
   const check = (text: string) => (text.startsWith("/") ? undefined : `write "/${text}"`);
   return s.string({ min: 1, hint: 'a path that starts with "/"', describe, check, references: "none" });
 }

@@ -1,12 +1,7 @@
 /**
  * The schemas of `upstream_path`: of a service a prefix, of a route a template.
  */
-import * as s from "./schema.ts";
+import { pathSchema } from "./fields.ts";
 
 export const SERVICE_PATH = pathSchema("Put before the path that upstreams are asked for.");
 export const ROUTE_PATH = pathSchema("The path that upstreams are asked for, in place of the route's own; {name} stands for a parameter.");
-
-function pathSchema(describe: string) {
-  const check = (text: string) => (text.startsWith("/") ? undefined : `write "/${text}"`);
-  return s.string({ min: 1, hint: 'a path that starts with "/"', describe, check, references: "none" });
-}

@@ -28,14 +28,12 @@ export function upstreamPath({ basePath, upstreamPath: written = "/" }: Service,
   const parameters = parametersOf(pattern);
   const segments = segmentsOf(template).map((text) => parameters.get(nameOf(text) ?? "") ?? { kind: "literal" as const, text: comparable(text) });
   const parts = (prefix + template).split(/\{(\w+)\}/);
-  const last = segments.at(-1);
-  const isOpen = last?.kind === "rest";
+  const endsInRest = segments.at(-1)?.kind === "rest";
   const of: UpstreamPath["of"] = (params, below) => {
     let path = parts[0]!;
     for (let i = 1; i < parts.length; i += 2) path += params[parts[i]!]! + parts[i + 1]!;
-    // A "/" at the end belongs to the rest; where the rest is empty, the template's "/" before it stands for it.
-    if (isOpen && params[last.name] !== "" && below.endsWith("/")) return `${path}/`;
-    return isOpen && params[last.name] === "" && !below.endsWith("/") ? path.slice(0, -1) || "/" : path;
+    // A "/" at the end belongs to the rest, which is never empty.
+    return endsInRest && below.endsWith("/") ? `${path}/` : path;
   };
   return { of, segments: [...before, ...segments], isOfRoute: true };
 }
