@@ -131,7 +131,7 @@ describe.skipIf(!hasOpenssl)("docs/tls.md", () => {
     for (const line of commands[0]!.filter((line) => /^(openssl|printf) /.test(line))) {
       expect({ line, status: spawnSync("sh", ["-c", line], { cwd: folder }).status }).toEqual({ line, status: 0 });
     }
-    writeFileSync(join(folder, "gw.json"), read("examples/quickstart.json"));
+    writeFileSync(join(folder, "gw.json"), read("examples/quickstart.json").replace("3000", "1"));
     const file = (name: string) => readFileSync(join(folder, name));
     const client = { cert: file("client.crt"), key: file("client.key") };
     for (const [block, own] of [[commands[0]!, {}], [commands[1]!, client]] as const) {

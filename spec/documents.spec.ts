@@ -30,10 +30,10 @@ describe("fields of the configuration", () => {
   const sections: readonly (readonly [string, Node, () => string[][]])[] = [
     ...[
       ["Root", { ...schema, properties: { ...schema.properties, global: withoutProperties(schema.properties!.global!) } }] as const,
-      ["global", schema.properties!.global!] as const,
       ...["Service", "Upstream", "Route", "Plugin"].map((name) => [name, definitions[name]!] as const),
     ].map(([name, node]) => [name, node, () => tableUnder(name, configuration)] as const),
-    ["Test", definitions.Test!, () => tableUnder("Tests", document("docs/proof.md"))] as const,
+    ["global", schema.properties!.global!, globals] as const,
+    ["Test", definitions.Test!, () => tableUnder("Fields", document("docs/tests.md"))] as const,
     ...builtinPlugins.map(({ name, schema: own }) => [name, own.jsonSchema() as Node, () => fieldTable(name)] as const),
   ];
 
@@ -65,12 +65,12 @@ describe("settings", () => {
   const settings = Object.values(SETTINGS) as Setting<unknown>[];
 
   it("every setting is listed with its flag, variable and default, in the order of --help", () => {
-    const rows = tableUnder("Settings", document("docs/configuration.md")).map(([flag, variable, fallback]) => [flag, variable, fallback]);
+    const rows = tableUnder("Settings", document("docs/settings.md")).map(([flag, variable, fallback]) => [flag, variable, fallback]);
     expect(rows).toEqual(settings.map(rowOf));
   });
 
   it("every limit of the configuration has a row on the page about limits", () => {
-    const fields = tableUnder("global", document("docs/configuration.md")).flatMap(([field]) => found(field!, /^limits\.(\w+)$/g));
+    const fields = globals().flatMap(([field]) => found(field!, /^limits\.(\w+)$/g));
     const rows = tableUnder("Limits", document("docs/limits.md")).map(([field]) => field);
     expect(rows).toEqual(fields);
   });
@@ -302,6 +302,11 @@ function fieldsOf(node: Node, prefix = ""): Map<string, FieldFacts> {
 
 function withoutProperties({ properties: _, ...field }: Node): Node {
   return field;
+}
+
+/** The table of the fields of `global`. */
+function globals(): string[][] {
+  return tableUnder("Fields", document("docs/global.md"));
 }
 
 /** The table of fields on a kind's page. */

@@ -99,8 +99,8 @@ describe("canHaveWarnings", () => {
     expect(seen).toEqual(["faults_injected", "guard_bypassed", "placeholder_secret", "plain_http_secret", "redirect_loop", "route_unreachable", "stale_acceptance"]);
   });
 
-  it("is true for the example of each warning in docs/proof.md", () => {
-    const examples = Array.from(document("docs/proof.md").text.matchAll(/^### (\w+)[^#]*?```json example\n([^]*?)```/gm), ([, code, json]) => [code!, JSON.parse(json!) as unknown] as const);
+  it("is true for the example of each warning in docs/warnings.md", () => {
+    const examples = Array.from(document("docs/warnings.md").text.matchAll(/^### (\w+)[^#]*?```json example\n([^]*?)```/gm), ([, code, json]) => [code!, JSON.parse(json!) as unknown] as const);
     expect(examples.length).toBeGreaterThan(10);
     for (const [code, example] of examples) expect(can(example), code).toBe(true);
   });

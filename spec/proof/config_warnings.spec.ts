@@ -37,15 +37,15 @@ const cache = { name: "response_cache" };
 const HMAC = { secret: "a secret of thirty-two characters", alg: "HS256" };
 
 describe("configWarnings", () => {
-  const sections = document("docs/proof.md").text.split(/^### /m).slice(1).map((text) => ({ code: /^\w+/.exec(text)![0], json: /```json example\n([^]*?)```/.exec(text)![1]! }));
+  const sections = document("docs/warnings.md").text.split(/^### /m).slice(1).map((text) => ({ code: /^\w+/.exec(text)![0], json: /```json example\n([^]*?)```/.exec(text)![1]! }));
 
-  it("docs/proof.md has a section for every warning about a configuration", () => {
+  it("docs/warnings.md has a section for every warning about a configuration", () => {
     const table = /^\| `(\w+)` ²/gm;
     const listed = [...document("docs/troubleshooting.md").text.matchAll(table)].map(([, code]) => code);
     expect(sections.map(({ code }) => code)).toEqual(listed);
   });
 
-  it.each(sections)("the example of $code in docs/proof.md gives this warning, and no other", ({ code, json }) => {
+  it.each(sections)("the example of $code in docs/warnings.md gives this warning, and no other", ({ code, json }) => {
     expect(warningsOf(JSON.parse(json)).map((warning) => warning.code)).toEqual([code]);
   });
 
