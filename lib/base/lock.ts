@@ -32,10 +32,3 @@ export function release(words: Int32Array, place: number): void {
 export function isLockedBy(owner: number, words: Int32Array, place: number): boolean {
   return (Atomics.load(words, place) & ~CONTENDED) === owner;
 }
-
-/** Frees the lock if a dead thread holds it. Returns whether it did: what the lock protects may be half written. */
-export function freeLockOf(dead: number, words: Int32Array, place: number): boolean {
-  const isDeads = isLockedBy(dead, words, place);
-  if (isDeads) release(words, place);
-  return isDeads;
-}

@@ -15,7 +15,8 @@ export class RollingCount {
 
   /**
    * `windowMs` is at least 1. Events older than the window are forgotten, some up to a tenth of the window early. `cells` may be memory that
-   * threads share under a lock; what they hold goes on, unless it was counted for another window.
+   * threads share, which may miss an event that another one counts at the same instant; what they hold goes on, unless it was counted for another
+   * window.
    */
   constructor(windowMs: number, cells: Float64Array = new Float64Array(RollingCount.CELLS)) {
     this.#windowMs = windowMs;

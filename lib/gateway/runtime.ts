@@ -57,9 +57,6 @@ export interface UpstreamSetPlan {
 /** Bound of all verdicts together that plugins remember: some ten thousand tokens. */
 const MAX_VERDICT_BYTES = 32 * 1024 * 1024;
 
-/** The main thread frees the locks of dead workers also in so many breakers that reloads have removed; then the oldest is forgotten. */
-const MAX_REMOVED_BREAKERS = 1_000;
-
 export class Runtime {
   readonly clock: Clock;
   readonly threads: Threads;
@@ -90,8 +87,6 @@ export class Runtime {
   readonly connections: SharedConnections | null = null;
   /** See `UpstreamSetOptions`. */
   readonly #changes: Int32Array;
-  /** In the main thread: breakers that reloads have removed, while workers may still answer requests under a former configuration. */
-  readonly #removedBreakers: Breaker[] = [];
   /** Null: there is no limiter yet. */
   #counters: MemoryCounters | null = null;
   #inUse: InUse | null = null;
@@ -130,16 +125,18 @@ export class Runtime {
 
   /** The upstreams of one service: the existing ones, or none yet. */
   upstreamSet(service: string): UpstreamSet {
-    const { clock, threads, failures } = this;
-    const health: UpstreamSetOptions["health"] = (options, memory) =>
-      memory === null ? new (this.parts.part("health").Health)(options) : this.parts.part("sharedHealth").healthIn(memory, options, failures);
-    return this.#inUse?.upstreamSets.get(service)?.upstreamSet ?? new UpstreamSet(service, { clock, log: this.#log, threads, health, changes: this.#changes });
+    const { clock, failures } = this;
+    const health: UpstreamSetOptions["health"] = (options, memory) => {
+      const { Health, PublishedHealth } = this.parts.part("health");
+      return failures === null ? new Health(options, memory) : new PublishedHealth(options, memory!, failures);
+    };
+    return this.#inUse?.upstreamSets.get(service)?.upstreamSet ?? new UpstreamSet(service, { clock, log: this.#log, health, changes: this.#changes });
   }
 
   /** Where the threads share the health of an upstream, which keeps it while it is the same; null without workers. */
   healthMemory(service: string, id: string, { protocol, host, port }: Connections["options"], inUse: InUse): ArrayBufferLike | null {
     if (this.threads.count === 1) return null;
-    return this.memory(`health ${JSON.stringify([service, id, protocol, host, port])}`, this.parts.part("sharedHealth").HEALTH_BYTES, inUse);
+    return this.memory(`health ${JSON.stringify([service, id, protocol, host, port])}`, this.parts.part("health").HEALTH_BYTES, inUse);
   }
 
   /** What there is by this name, which is made when it is first asked for, and is there as long as the gateway. */
@@ -212,8 +209,6 @@ export class Runtime {
     for (const count of this.#counts.values()) count.clear(place);
     this.connections?.clear(place);
     this.shared?.shared.forget(place);
-    for (const upstreamSet of this.upstreamSets) upstreamSet.freeLockOf(id);
-    for (const breaker of this.#removedBreakers) breaker.freeLockOf(id);
     this.#counters?.repair(id);
   }
 
@@ -233,12 +228,7 @@ export class Runtime {
       if (pool.leased > 0) this.#retired.add(pool);
     }
     for (const { pool, maxConnections } of inUse.pools.values()) pool.limitTo(maxConnections, inUse.maxClientShare);
-    for (const [service, { upstreamSet, breaker }] of before?.upstreamSets ?? []) {
-      const now = inUse.upstreamSets.get(service);
-      if (now === undefined) upstreamSet.close();
-      if (this.threads.place < 0 && breaker !== null && now?.breaker?.breaker !== breaker.breaker) this.#removedBreakers.push(breaker.breaker);
-    }
-    this.#removedBreakers.splice(0, Math.max(0, this.#removedBreakers.length - MAX_REMOVED_BREAKERS));
+    for (const [service, { upstreamSet }] of before?.upstreamSets ?? []) if (!inUse.upstreamSets.has(service)) upstreamSet.close();
     for (const { upstreamSet, members, breaker } of inUse.upstreamSets.values()) upstreamSet.adopt(members, breaker);
     this.#start();
     this.#counters?.adopt(inUse.memory);

@@ -24,12 +24,13 @@ export function compileUpstreams(service: Service, meter: AttemptsMeter | null, 
   const tls = isSecure(protocol) ? new (parts.part("upstreamTls").UpstreamTls)(service.tls) : undefined;
   if (service.tls?.verify === false) log.warn("upstream certificates are not verified: traffic can be intercepted and modified", { service: name });
   const upstreamSet = runtime.upstreamSet(name);
+  const health = healthSettings(service);
   const members = service.upstreams.map(({ id, host, port, weight, group }): Member => {
     const dial = egress.dialer({ host, port, why: "upstream" });
     const options = { protocol, host, port, dial, keepaliveIdleMs: pool.keepaliveIdleMs, ...(tls === undefined ? {} : { tls }) };
-    const memory = runtime.healthMemory(name, id, options, inUse);
+    const memory = health === null ? null : runtime.healthMemory(name, id, options, inUse);
     const peer = upstreamSet.peer(id, runtime.pool(name, options, pool.maxConnections, inUse));
-    return { peer, weight, group, health: healthSettings(service), memory };
+    return { peer, weight, group, health, memory };
   });
   const breaker = breakerOf(service, upstreamSet, runtime, inUse);
   const peers = members.map(({ peer }) => peer);

@@ -82,7 +82,7 @@ export const PARTS = {
   /** Which of several upstreams are healthy. */
   health: { named: hasHealth, load: () => import("../upstream/health.ts") },
   healthChecks: { named: ["services[].health.enabled"], load: async () => ({ ...(await import("../gateway/active_checks.ts")), ...(await import("../upstream/health_checks.ts")) }) },
-  /** How workers share the health of upstreams. */
+  /** What workers report of the health of upstreams. */
   sharedHealth: { load: () => import("../upstream/shared_health.ts") },
   /** How they share the counts of rate limits, and the memory of plugins. */
   sharedCallers: { load: async () => ({ ...(await import("../gateway/plugin_memory.ts")), ...(await import("../store/shared_callers.ts")) }) },

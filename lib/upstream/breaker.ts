@@ -8,10 +8,8 @@
  */
 import type { Clock } from "../base/clock.ts";
 import { ERRORS, type ErrorCode } from "../base/errors.ts";
-import { acquire, freeLockOf, release } from "../base/lock.ts";
 import type { Log } from "../base/log.ts";
 import { RollingCount } from "../base/rolling_count.ts";
-import { ALONE, type Threads } from "../base/threads.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 import { problem, type Reply } from "../http/reply.ts";
@@ -46,18 +44,17 @@ export interface BreakerOptions {
   readonly service: string;
   /** Holds its state: `BREAKER_BYTES`, at first all zero. Default: memory of its own. */
   readonly memory?: ArrayBufferLike;
-  /** Whose memory it is; default: no other thread has it. */
-  readonly threads?: Threads;
 }
 
-/** 32-bit words of the memory. The state is the place of its name in `STATES`. */
-const LOCK = 0;
-const STATE = 1;
-/** Changes with the state: requests that were admitted in another term do not count. */
-const TERM = 2;
-const PROBES_OUT = 3;
-const PROBES_PASSED = 4;
-const WORDS_BYTES = 6 * Int32Array.BYTES_PER_ELEMENT;
+/**
+ * 32-bit words of the memory. The term is a number that goes up with each change of the state, and its last two bits are the state: requests
+ * that were admitted in another term do not count.
+ */
+const TERM = 0;
+/** Probes of this term, without those whose end said nothing; and those that have passed. */
+const ADMITTED = 1;
+const PASSED = 2;
+const WORDS_BYTES = 4 * Int32Array.BYTES_PER_ELEMENT;
 
 /** 64-bit cells behind the words: when it entered its state, in milliseconds since 1970 (0: never); when it was opened; when the latest probe was admitted. */
 const SINCE = 0;
@@ -73,29 +70,29 @@ const STATES: readonly BreakerState[] = ["closed", "open", "half_open"];
 const CLOSED = 0;
 const OPEN = 1;
 const HALF_OPEN = 2;
+const OF_STATE = 3;
+const MAX_TERM = 2 ** 30 - 1;
 
-/** One breaker for all threads that share its memory. The main thread of workers may only configure it and read its report. */
+/**
+ * One breaker for all threads that share its memory. No lock: the term is exchanged, so that one thread alone makes each change, and one that
+ * dies at any moment holds no other up. Of requests that two threads count at the same instant, one may be missed.
+ */
 export class Breaker {
   readonly #clock: Clock;
   readonly #log: Log;
   readonly #service: string;
   readonly #words: Int32Array;
   readonly #cells: Float64Array;
-  /** See `Threads.id`. */
-  readonly #thread: number;
-  readonly #isMain: boolean;
   #settings: BreakerSettings;
   #requests: RollingCount;
   #failures: RollingCount;
 
-  constructor({ clock, log, service, memory = new ArrayBuffer(BREAKER_BYTES), threads = ALONE }: BreakerOptions, settings: BreakerSettings) {
+  constructor({ clock, log, service, memory = new ArrayBuffer(BREAKER_BYTES) }: BreakerOptions, settings: BreakerSettings) {
     this.#clock = clock;
     this.#log = log;
     this.#service = service;
     this.#words = new Int32Array(memory, 0, WORDS_BYTES / Int32Array.BYTES_PER_ELEMENT);
     this.#cells = new Float64Array(memory, WORDS_BYTES, CELLS);
-    this.#thread = threads.id;
-    this.#isMain = threads.place < 0;
     this.#settings = settings;
     this.#requests = this.#counted(REQUESTS);
     this.#failures = this.#counted(FAILURES);
@@ -106,87 +103,63 @@ export class Breaker {
     this.#settings = settings;
     this.#requests = this.#counted(REQUESTS);
     this.#failures = this.#counted(FAILURES);
-    // Otherwise no other probe would be admitted to find that out. The main thread must not wait for the lock, and the workers do this, too.
-    if (this.#isMain || this.#state !== HALF_OPEN) return;
-    acquire(this.#words, LOCK, this.#thread);
-    try {
-      if (this.#state === HALF_OPEN && this.#words[PROBES_PASSED]! >= settings.probes) this.#close();
-    } finally {
-      release(this.#words, LOCK);
-    }
+    const term = this.#term;
+    // Otherwise no other probe would be admitted to find that out.
+    if ((term & OF_STATE) === HALF_OPEN && Atomics.load(this.#words, PASSED) >= settings.probes) this.#close(term);
   }
 
   /** Admits a request and returns the number to pass to `settle`, once; -1 refuses it. */
   admit(): number {
-    // The term before the state: if another thread changes both meanwhile, the request does not count.
-    const term = Atomics.load(this.#words, TERM);
-    if (this.#state === CLOSED) return term;
-    acquire(this.#words, LOCK, this.#thread);
-    try {
-      return this.#admit();
-    } finally {
-      release(this.#words, LOCK);
+    for (;;) {
+      const term = this.#term;
+      const state = term & OF_STATE;
+      if (state === CLOSED) return term;
+      const now = this.#clock.now();
+      if (state === OPEN) {
+        if (this.retryAfterMs > 0) return -1;
+        this.#cells[PROBED_AT] = now;
+        this.#enter(term, HALF_OPEN);
+        continue;
+      }
+      const { probes, openMs } = this.#settings;
+      const admitted = Atomics.load(this.#words, ADMITTED);
+      // If a probe takes this long (an upload, an upstream that hangs, a worker that died), another one is admitted.
+      if (admitted >= probes && now < this.#cells[PROBED_AT]! + openMs) return -1;
+      if (Atomics.compareExchange(this.#words, ADMITTED, admitted, admitted + 1) !== admitted) continue;
+      this.#cells[PROBED_AT] = now;
+      return term;
     }
   }
 
   settle(admission: number, verdict: Verdict): void {
-    acquire(this.#words, LOCK, this.#thread);
-    try {
-      this.#settle(admission, verdict);
-    } finally {
-      release(this.#words, LOCK);
-    }
+    const term = this.#term;
+    if (admission !== term) return;
+    if ((term & OF_STATE) === CLOSED) {
+      if (verdict !== "unknown") this.#count(term, verdict);
+    } else if (verdict === "unknown") Atomics.sub(this.#words, ADMITTED, 1);
+    else if (verdict === "failed") this.#open(term, "a probe failed");
+    else if (Atomics.add(this.#words, PASSED, 1) + 1 >= this.#settings.probes) this.#close(term);
   }
 
   /** Milliseconds until requests are admitted again; 0 while they are. */
   get retryAfterMs(): number {
-    return this.#state === OPEN ? Math.max(0, this.#cells[OPENED_AT]! + this.#settings.openMs - this.#clock.now()) : 0;
+    if ((this.#term & OF_STATE) !== OPEN) return 0;
+    return Math.max(0, this.#cells[OPENED_AT]! + this.#settings.openMs - this.#clock.now());
   }
 
   get report(): BreakerReport {
-    return { state: STATES[this.#state]!, since: this.#cells[SINCE]! || null };
+    return { state: STATES[this.#term & OF_STATE]!, since: this.#cells[SINCE]! || null };
   }
 
-  /** Frees the lock if a dead thread holds it: whatever it was about to write, the state is one that the others can go on with. */
-  freeLockOf(dead: number): void {
-    freeLockOf(dead, this.#words, LOCK);
-  }
-
-  get #state(): number {
-    return Atomics.load(this.#words, STATE);
+  get #term(): number {
+    return Atomics.load(this.#words, TERM);
   }
 
   #counted(first: number): RollingCount {
     return new RollingCount(this.#settings.windowMs, this.#cells.subarray(first, first + RollingCount.CELLS));
   }
 
-  #admit(): number {
-    const words = this.#words;
-    if (this.#state === OPEN && this.retryAfterMs === 0) this.#enter(HALF_OPEN);
-    if (this.#state === CLOSED) return words[TERM]!;
-    if (this.#state === OPEN) return -1;
-    const { probes, openMs } = this.#settings;
-    const now = this.#clock.now();
-    // If a probe takes this long (an upload, an upstream that hangs, a worker that died), another one is admitted.
-    if (words[PROBES_OUT]! + words[PROBES_PASSED]! >= probes && now < this.#cells[PROBED_AT]! + openMs) return -1;
-    words[PROBES_OUT]!++;
-    this.#cells[PROBED_AT] = now;
-    return words[TERM]!;
-  }
-
-  #settle(admission: number, verdict: Verdict): void {
-    const words = this.#words;
-    if (admission !== words[TERM]) return;
-    if (this.#state === CLOSED) {
-      if (verdict !== "unknown") this.#count(verdict);
-      return;
-    }
-    words[PROBES_OUT]!--;
-    if (verdict === "failed") this.#open("a probe failed");
-    else if (verdict === "passed" && ++words[PROBES_PASSED]! >= this.#settings.probes) this.#close();
-  }
-
-  #count(verdict: "passed" | "failed"): void {
+  #count(term: number, verdict: "passed" | "failed"): void {
     const now = this.#clock.now();
     const { minRequests, errorRatio, windowMs } = this.#settings;
     this.#requests.add(now);
@@ -195,30 +168,30 @@ export class Breaker {
     const requests = this.#requests.total(now);
     const failures = this.#failures.total(now);
     if (requests < minRequests || failures < errorRatio * requests) return;
-    this.#open(`${failures} of ${requests} requests failed within ${windowMs} ms`);
+    this.#open(term, `${failures} of ${requests} requests failed within ${windowMs} ms`);
   }
 
-  #open(reason: string): void {
+  #open(term: number, reason: string): void {
     this.#cells[OPENED_AT] = this.#clock.now();
-    this.#enter(OPEN);
+    if (!this.#enter(term, OPEN)) return;
+    // By the one thread that opened it, long before the first probe.
+    Atomics.store(this.#words, ADMITTED, 0);
+    Atomics.store(this.#words, PASSED, 0);
     this.#log.warn("circuit opened: requests are refused", { service: this.#service, reason, for_ms: this.#settings.openMs });
   }
 
-  #close(): void {
+  #close(term: number): void {
     this.#requests.clear();
     this.#failures.clear();
-    this.#enter(CLOSED);
-    this.#log.info("circuit closed: requests pass again", { service: this.#service });
+    if (this.#enter(term, CLOSED)) this.#log.info("circuit closed: requests pass again", { service: this.#service });
   }
 
-  /** The state last: a thread that dies before leaves the state before, in a new term. */
-  #enter(state: number): void {
-    const words = this.#words;
+  /** False: another thread has ended this term. */
+  #enter(term: number, state: number): boolean {
+    const next = (term + ((state - term) & OF_STATE)) & MAX_TERM;
+    if (Atomics.compareExchange(this.#words, TERM, term, next) !== term) return false;
     this.#cells[SINCE] = this.#clock.wall();
-    words[PROBES_OUT] = 0;
-    words[PROBES_PASSED] = 0;
-    Atomics.add(words, TERM, 1);
-    Atomics.store(words, STATE, state);
+    return true;
   }
 }
 

@@ -7,6 +7,7 @@
  */
 import type { Clock, Timer } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
+import type { FailureReports } from "./shared_health.ts";
 
 export interface HealthSettings {
   /** Null: no active checks. */
@@ -61,42 +62,90 @@ const NO_CHECKS: HealthSettings = {
 
 const UNKNOWN: HealthReport = { state: "unknown", since: null, reason: null, until: null };
 
-/** The health of an upstream as requests see it. */
-export interface UpstreamHealth {
-  /** Read by balancers for every request. */
-  readonly usable: boolean;
-  /** Whether it is ejected and not unhealthy: it is used if no other upstream is left. */
-  readonly ejected: boolean;
-  /** The share of its weight that counts, above 0 to 1: less than 1 during a slow start. */
-  readonly share: number;
+/** The health of an upstream as requests see it. `checked` counts an active check, where checks are counted in this thread. */
+export type UpstreamHealth = { [Name in keyof PublishedHealth]: PublishedHealth[Name] } & Partial<Pick<Health, "checked">>;
+
+/** A 32-bit word, the state, and a 64-bit cell: when a slow start is over, on the monotonic clock; 0: there is none. */
+export const HEALTH_BYTES = 16;
+const STATE = 0;
+const SLOW_UNTIL = 1;
+
+const USABLE = 0;
+const EJECTED = 1;
+const UNHEALTHY = 2;
+
+/** What is decided in one thread, the main thread of workers, as all others see it: they read it in the memory that they share, and report failures. */
+export class PublishedHealth {
   /** Statuses of responses that count as failures; null: `answered` need not be called. */
-  readonly failureStatuses: ReadonlySet<number> | null;
-  readonly report: HealthReport;
-  /** Counts an active check: `failure` says why it did not pass; null: it passed. Undefined: checks are counted in another thread. */
-  checked?(failure: string | null): void;
-  /** Sets new settings after a reload: results of checks and ejections stay, unless the checks that caused them are off now. */
-  configure(settings: HealthSettings): void;
-  /** Counts a response to a client. */
-  answered(status: number): void;
-  /** Counts a failure: no connection, a broken one, no response in time, or a status that counts. */
-  failed(reason: string): void;
-  /** The upstream is no longer configured: nothing is counted or logged any more. */
-  close(): void;
-}
-
-/** The share of its weight that an upstream gets this long after its slow start began. */
-export function slowShare(elapsedMs: number, slowStartMs: number): number {
-  return elapsedMs < slowStartMs ? Math.max(FIRST_SHARE, elapsedMs / slowStartMs) : 1;
-}
-
-export class Health implements UpstreamHealth {
-  usable = true;
   failureStatuses: ReadonlySet<number> | null = null;
-  /** When its slow start began, on the monotonic clock; null: there is none. */
-  slowSince: number | null = null;
-  readonly #options: HealthOptions;
-  #settings = NO_CHECKS;
+  protected readonly options: HealthOptions;
+  protected readonly words: Int32Array;
+  protected readonly cells: Float64Array;
+  protected settings = NO_CHECKS;
+  readonly #reports: Pick<FailureReports, "add"> | null;
 
+  /** `memory`: what the thread that decides writes. `reports` are for that thread; null: it is this one. */
+  constructor(options: HealthOptions, memory: ArrayBufferLike, reports: Pick<FailureReports, "add"> | null) {
+    this.options = options;
+    this.words = new Int32Array(memory);
+    this.cells = new Float64Array(memory);
+    this.#reports = reports;
+  }
+
+  /** Sets new settings after a reload: results of checks and ejections stay, unless the checks that caused them are off now. */
+  configure(settings: HealthSettings): void {
+    this.settings = settings;
+    const { statuses } = settings.passive;
+    this.failureStatuses = statuses.length === 0 ? null : new Set(statuses);
+  }
+
+  /** Read by balancers when it may have changed. */
+  get usable(): boolean {
+    return this.#state === USABLE;
+  }
+
+  /** Whether it is ejected and not unhealthy: it is used if no other upstream is left. */
+  get ejected(): boolean {
+    return this.#state === EJECTED;
+  }
+
+  /** The share of its weight that counts, above 0 to 1: less than 1 during a slow start. Read by balancers for every request. */
+  get share(): number {
+    const until = this.cells[SLOW_UNTIL]!;
+    const { slowStartMs } = this.settings.passive;
+    // A reload may have taken its time away.
+    const leftMs = until === 0 || slowStartMs === 0 ? 0 : until - this.options.clock.now();
+    return leftMs > 0 ? Math.max(FIRST_SHARE, 1 - leftMs / slowStartMs) : 1;
+  }
+
+  /** Counts a response to a client. */
+  answered(status: number): void {
+    if (this.failureStatuses?.has(status)) this.failed(`status ${status}`);
+  }
+
+  /** Counts a failure: no connection, a broken one, no response in time, or a status that counts. */
+  failed(reason: string): void {
+    const { service, upstream } = this.options;
+    if (this.settings.passive.maxFailures > 0 && !this.ejected) this.#reports?.add(service, upstream, reason);
+  }
+
+  /** Only the state: the main thread knows the rest, and is asked. */
+  get report(): HealthReport {
+    return { ...UNKNOWN, state: this.usable ? "unknown" : this.ejected ? "ejected" : "unhealthy" };
+  }
+
+  /** The upstream is no longer configured: nothing is counted or logged any more. */
+  close(): void {
+    this.settings = NO_CHECKS;
+  }
+
+  get #state(): number {
+    return Atomics.load(this.words, STATE);
+  }
+}
+
+/** The health of one upstream, in the thread that decides about it. */
+export class Health extends PublishedHealth {
   /** By active checks. */
   #active = UNKNOWN;
   /** Checks in a row that contradict `#active`: positive ones passed, negative ones failed. */
@@ -110,54 +159,47 @@ export class Health implements UpstreamHealth {
   /** When the last ejection ended. */
   #returnedAt = -Infinity;
 
-  constructor(options: HealthOptions) {
-    this.#options = options;
+  /** `memory`: where other threads see it. Default: there is none. */
+  constructor(options: HealthOptions, memory: ArrayBufferLike | null = null) {
+    super(options, memory ?? new ArrayBuffer(HEALTH_BYTES), null);
+    this.cells[SLOW_UNTIL] = 0;
   }
 
-  configure(settings: HealthSettings): void {
-    this.#settings = settings;
-    const { statuses, maxFailures } = settings.passive;
-    this.failureStatuses = statuses.length === 0 ? null : new Set(statuses);
+  override configure(settings: HealthSettings): void {
+    super.configure(settings);
     if (settings.active === null) {
       this.#active = UNKNOWN;
       this.#contrary = 0;
     }
-    if (maxFailures === 0) {
+    if (settings.passive.maxFailures === 0) {
       this.#failures = [];
       this.#endEjection();
     }
     this.#decide();
   }
 
-  get ejected(): boolean {
-    return this.#ejection !== null && this.#active.state !== "unhealthy";
-  }
-
-  get share(): number {
-    if (this.slowSince === null) return 1;
-    const share = slowShare(this.#options.clock.now() - this.slowSince, this.#settings.passive.slowStartMs);
-    if (share === 1) this.slowSince = null;
+  override get share(): number {
+    const share = super.share;
+    // The clock need not be asked again.
+    if (share === 1) this.cells[SLOW_UNTIL] = 0;
     return share;
   }
 
-  answered(status: number): void {
-    if (this.failureStatuses?.has(status)) this.failed(`status ${status}`);
-  }
-
-  failed(reason: string): void {
-    const { maxFailures, windowMs } = this.#settings.passive;
+  override failed(reason: string): void {
+    const { maxFailures, windowMs } = this.settings.passive;
     if (maxFailures === 0 || this.#ejection !== null) return;
-    const now = this.#options.clock.now();
+    const now = this.options.clock.now();
     const failures = this.#failures;
     failures.push(now);
     // More than one if a reload has lowered the limit.
     while (failures.length > maxFailures) failures.shift();
-    if (failures.length < maxFailures || now - failures[0]! > windowMs || !this.#options.mayEject()) return;
+    if (failures.length < maxFailures || now - failures[0]! > windowMs || !this.options.mayEject()) return;
     this.#eject(now, reason);
   }
 
+  /** Counts an active check: `failure` says why it did not pass; null: it passed. */
   checked(failure: string | null): void {
-    const { active } = this.#settings;
+    const { active } = this.settings;
     if (active === null) return;
     const state = failure === null ? "healthy" : "unhealthy";
     if (state === this.#active.state) {
@@ -171,27 +213,27 @@ export class Health implements UpstreamHealth {
     if (Math.abs(this.#contrary) < needed) return;
     const before = this.#active.state;
     this.#contrary = 0;
-    this.#active = { state, since: this.#options.clock.wall(), reason: failure, until: null };
+    this.#active = { state, since: this.options.clock.wall(), reason: failure, until: null };
     if (before === "unhealthy") this.#startSlowly();
     this.#decide();
     // Only now: what the log says holds already.
-    const { log, service, upstream } = this.#options;
+    const { log, service, upstream } = this.options;
     if (failure !== null) log.warn("upstream unhealthy: its checks fail", { service, upstream, reason: failure });
     else log.info("upstream healthy: its checks pass", { service, upstream });
   }
 
-  get report(): HealthReport {
+  override get report(): HealthReport {
     return this.#ejection === null || this.#active.state === "unhealthy" ? this.#active : this.#ejection.report;
   }
 
-  close(): void {
-    this.#settings = NO_CHECKS;
+  override close(): void {
+    super.close();
     this.#ejection?.timer.cancel();
   }
 
   #eject(now: number, reason: string): void {
-    const { clock, log, service, upstream } = this.#options;
-    const { ejectMs, maxFailures, windowMs } = this.#settings.passive;
+    const { clock, log, service, upstream } = this.options;
+    const { ejectMs, maxFailures, windowMs } = this.settings.passive;
     this.#ejections = now - this.#returnedAt <= REPEATS_WITHIN * ejectMs ? this.#ejections + 1 : 1;
     const ms = ejectMs * Math.min(MAX_TIMES_LONGER, 2 ** (this.#ejections - 1));
     this.#failures = [];
@@ -206,7 +248,7 @@ export class Health implements UpstreamHealth {
     this.#endEjection();
     this.#startSlowly();
     this.#decide();
-    const { log, service, upstream } = this.#options;
+    const { log, service, upstream } = this.options;
     log.info("upstream back: its ejection is over", { service, upstream });
   }
 
@@ -214,15 +256,17 @@ export class Health implements UpstreamHealth {
     if (this.#ejection === null) return;
     this.#ejection.timer.cancel();
     this.#ejection = null;
-    this.#returnedAt = this.#options.clock.now();
+    this.#returnedAt = this.options.clock.now();
   }
 
   #startSlowly(): void {
-    if (this.#settings.passive.slowStartMs > 0) this.slowSince = this.#options.clock.now();
+    const { slowStartMs } = this.settings.passive;
+    if (slowStartMs > 0) this.cells[SLOW_UNTIL] = this.options.clock.now() + slowStartMs;
   }
 
   #decide(): void {
-    this.usable = this.#active.state !== "unhealthy" && this.#ejection === null;
-    this.#options.changed();
+    // The state last: a slow start has begun by then.
+    Atomics.store(this.words, STATE, this.#active.state === "unhealthy" ? UNHEALTHY : this.#ejection === null ? USABLE : EJECTED);
+    this.options.changed();
   }
 }

@@ -4,7 +4,6 @@
 import type { Clock } from "../base/clock.ts";
 import { ignore, type Fault } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
-import type { Threads } from "../base/threads.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { Reply } from "../http/reply.ts";
 import type { Balancer, Candidate } from "./balance.ts";
@@ -108,8 +107,6 @@ export interface Picker {
 export interface UpstreamSetOptions {
   readonly clock: Clock;
   readonly log: Log;
-  /** Of the program; default: this one is alone. */
-  readonly threads?: Threads;
   /** Makes the health of an upstream that has settings for it. `memory`: as that of a member. */
   readonly health: (options: HealthOptions, memory: ArrayBufferLike | null) => UpstreamHealth;
   /** One word, which goes up whenever other upstreams may be usable; shared by all threads. Default: one of its own. */
@@ -195,11 +192,6 @@ export class UpstreamSet {
         return left.length === 1 ? left[0]! : balancer.pick(left, exchange);
       },
     };
-  }
-
-  /** A worker died: its lock must not stop the others. */
-  freeLockOf(dead: number): void {
-    this.#breaker?.freeLockOf(dead);
   }
 
   #newHealth(id: string, memory: ArrayBufferLike | null): UpstreamHealth {

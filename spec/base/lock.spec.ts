@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { Worker } from "node:worker_threads";
 import { describe, expect, it } from "vitest";
-import { acquire, freeLockOf, isLockedBy, release, tryAcquire } from "../../lib/base/lock.ts";
+import { acquire, isLockedBy, release, tryAcquire } from "../../lib/base/lock.ts";
 
 const words = () => new Int32Array(new SharedArrayBuffer(16));
 
@@ -33,15 +33,6 @@ describe("a lock", () => {
     expect([...memory].filter((word) => word !== 0).length).toBe(1); // no word but its own is touched
   });
 
-  it("a lock is freed for a dead owner, and for nobody else", () => {
-    const memory = words();
-    acquire(memory, 1, 5);
-    expect(freeLockOf(6, memory, 1)).toBe(false);
-    expect(freeLockOf(5, memory, 1)).toBe(true);
-    expect(freeLockOf(5, memory, 1)).toBe(false);
-    expect(tryAcquire(memory, 1, 6)).toBe(true);
-  });
-
   it("a lock lets a thread that sleeps go on once it is released", { timeout: 30_000 }, async () => {
     const memory = words();
     acquire(memory, 1, 5);
@@ -52,16 +43,6 @@ describe("a lock", () => {
     release(memory, 1);
     await once(worker, "exit");
     expect([...memory]).toEqual([0, 0, 1, 1]);
-  });
-
-  it("a lock lets a sleeping thread go on when a dead owner's lock is freed", { timeout: 30_000 }, async () => {
-    const memory = words();
-    acquire(memory, 1, 5);
-    const worker = thread(memory, 1);
-    while (memory[1] === 5) await new Promise((resolve) => setImmediate(resolve));
-    expect(freeLockOf(5, memory, 1)).toBe(true);
-    await once(worker, "exit");
-    expect(memory[2]).toBe(1);
   });
 
   it("a lock excludes threads from each other", { timeout: 30_000 }, async () => {

@@ -110,7 +110,6 @@ function waiting(figures: Figures, cpuMicros: number): void {
   const models = [
     ["limiter, many callers: locks for parts", model("limiter, other callers", shardsOf)],
     ["limiter, one caller: one lock", model("limiter, one caller", () => 1)],
-    ["circuit breaker of one service: one lock", model("circuit breaker", () => 1)],
   ] as const;
   console.log(`model: every processor answers requests of ${brief(cpuMicros)} µs without pause, each of which takes one lock\n`);
   const rows = models.flatMap(([what, each]) =>

@@ -11,8 +11,7 @@ import type { JsonSchema } from "../../lib/config/schema.ts";
 import { withAllParts } from "../../lib/parts/all_parts.ts";
 import { Gateway } from "../../lib/embed/gateway.ts";
 import { freshModules } from "../../lib/parts/load.ts";
-import { Health } from "../../lib/upstream/health.ts";
-import { PublishedHealth } from "../../lib/upstream/shared_health.ts";
+import { PublishedHealth, type HealthSettings } from "../../lib/upstream/health.ts";
 import type { Peer } from "../../lib/upstream/upstream_set.ts";
 import { builtinPlugins } from "../../lib/plugins/builtin.ts";
 import { CA, CLIENT, SERVER } from "../support/certs.ts";
@@ -174,9 +173,9 @@ function rulesOf(gateway: Gateway): unknown {
     const peers = upstreamSet.peers.map(({ id, weight, group, authority, health, pool }) => {
       const { protocol, host, port, keepaliveIdleMs, tls } = pool.options;
       const options = { protocol, host, port, keepaliveIdleMs, tls: tls?.identity, maxConnections: pool.maxConnections, clientShare: fieldOf(pool, "#clientShare") };
-      // Neither: the only upstream of a service, without checks, is always usable.
-      const published = health instanceof PublishedHealth ? [fieldOf(health, "#maxFailures"), fieldOf(health, "#slowStartMs")] : null;
-      return { id, weight, group, authority, options, statuses: [...(health.failureStatuses ?? [])], health: health instanceof Health ? fieldOf(health, "#settings") : published };
+      // Not so: the only upstream of a service, without checks, is always usable.
+      const settings = health instanceof PublishedHealth ? (health as unknown as { readonly settings: HealthSettings }).settings : null;
+      return { id, weight, group, authority, options, statuses: [...(health.failureStatuses ?? [])], health: settings };
     });
     return { service: upstreamSet.service, breaker: breaker === null ? null : fieldOf(breaker, "#settings"), peers };
   });

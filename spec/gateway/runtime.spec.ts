@@ -4,7 +4,6 @@ import { silentLog } from "../../lib/base/log.ts";
 import { withAllParts } from "../../lib/parts/all_parts.ts";
 import { Runtime } from "../../lib/gateway/runtime.ts";
 import { ANYWHERE } from "../support/anywhere.ts";
-import { Breaker, BREAKER_BYTES } from "../../lib/upstream/breaker.ts";
 import { addFailures } from "../../lib/upstream/shared_health.ts";
 import { UpstreamTls } from "../../lib/upstream/tls.ts";
 import { manualClock } from "../support/clock.ts";
@@ -18,23 +17,6 @@ const made = () => new Runtime(manualClock(), silentLog, undefined, undefined, p
 const OPTIONS = { ...ANYWHERE, protocol: "http", host: "127.0.0.1", port: 9, keepaliveIdleMs: 1000 } as const;
 
 describe("Runtime", () => {
-  it("the lock of a breaker that a reload has removed is freed when a worker that holds it dies", () => {
-    const runtime = new Runtime(manualClock(), silentLog, undefined, { id: 1, place: -1, count: 2, memory: (_name, bytes) => new SharedArrayBuffer(bytes) }, parts);
-    const first = runtime.inUse(1000);
-    const memory = runtime.memory("breaker s", BREAKER_BYTES, first);
-    const settings = { errorRatio: 0.5, minRequests: 2, windowMs: 1000, openMs: 500, probes: 1 };
-    const upstreamSet = runtime.upstreamSet("s");
-    first.upstreamSets.set("s", { upstreamSet, members: [], breaker: { breaker: upstreamSet.breaker((options) => new Breaker({ ...options, memory }, settings)), settings }, checks: null });
-    runtime.adopt(first);
-    runtime.adopt(runtime.inUse(1000));
-    const lock = new Int32Array(memory, 0, 1);
-    lock[0] = 99;
-    runtime.forget(98, 0);
-    expect(lock[0]).toBe(99);
-    runtime.forget(99, 0);
-    expect(lock[0]).toBe(0);
-  });
-
   it("an upstream of a service keeps its pool in the next configuration", () => {
     const runtime = made();
     const first = runtime.inUse(1000);

@@ -175,14 +175,13 @@ describe("a circuit breaker over several threads", () => {
   function shared(parts: Partial<BreakerSettings> = {}) {
     const clock = manualClock();
     const { log, lines } = madeUpTools();
-    const threads = threadsOf(2);
-    const memory = threads(-1).memory("b", BREAKER_BYTES);
-    const breakerOf = (place: number) => new Breaker({ clock, log, service: "s", memory, threads: threads(place) }, { ...SETTINGS, ...parts });
-    const [main, one, two] = [breakerOf(-1), breakerOf(0), breakerOf(1)];
+    const memory = new SharedArrayBuffer(BREAKER_BYTES);
+    const made = () => new Breaker({ clock, log, service: "s", memory }, { ...SETTINGS, ...parts });
+    const [main, one, two] = [made(), made(), made()];
     const fail = (breaker: Breaker, times: number) => {
       for (let i = 0; i < times; i++) breaker.settle(breaker.admit(), "failed");
     };
-    return { clock, lines, main, one, two, fail, memory };
+    return { clock, lines, main, one, two, fail };
   }
 
   it("opens for all threads by the failures of all, and logs it once", () => {
@@ -219,30 +218,15 @@ describe("a circuit breaker over several threads", () => {
     expect(two.admit()).toBeGreaterThan(0);
   });
 
-  it("goes on when a worker died with the lock, once the main thread has freed it", () => {
-    const { main, one, fail, memory, clock } = shared();
-    const words = new Int32Array(memory);
-    fail(one, 1);
-    Atomics.store(words, 0, 99);
-    main.freeLockOf(98);
-    expect(Atomics.load(words, 0)).toBe(99);
-    main.freeLockOf(99);
-    fail(one, 3);
-    clock.advance(500);
-    expect([main.report.state, one.admit() > 0]).toEqual(["open", true]);
-  });
-
-  it("takes new settings in the main thread without waiting for the lock", () => {
-    const { main, one, fail, memory, clock } = shared();
+  it("closes once, whichever threads take settings that require fewer probes than have passed", () => {
+    const { main, one, fail, clock, lines } = shared();
     fail(one, 4);
     clock.advance(500);
     one.settle(one.admit(), "passed");
-    Atomics.store(new Int32Array(memory), 0, 99);
     main.configure({ ...SETTINGS, probes: 1 });
-    expect(main.report.state).toBe("half_open");
-    main.freeLockOf(99);
-    one.configure({ ...SETTINGS, probes: 1 });
     expect(main.report.state).toBe("closed");
+    one.configure({ ...SETTINGS, probes: 1 });
+    expect([one.report.state, lines.length]).toEqual(["closed", 2]);
   });
 
   it("starts to count again when the window changes, whichever thread is the first to use the new one", () => {
@@ -263,7 +247,7 @@ describe("a circuit breaker over several threads", () => {
       const clock = { now: () => Atomics.load(words, 0), wall: () => 1, after: () => ({ cancel() {}, restart() {} }) };
       const silent = { debug() {}, info() {}, warn() {}, error() {} };
       const settings = { errorRatio: 0.5, minRequests: 1, windowMs: 1000, openMs: 500, probes: 2_000 };
-      const breaker = new module.Breaker({ clock, log: silent, service: "s", memory: threads.memory("b", 0), threads }, settings);
+      const breaker = new module.Breaker({ clock, log: silent, service: "s", memory: threads.memory("b", 0) }, settings);
       return Array.from({ length: 30 }, () => {
         if (threads.place === 0) {
           breaker.settle(breaker.admit(), "failed");

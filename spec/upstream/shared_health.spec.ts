@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { silentLog } from "../../lib/base/log.ts";
-import type { Health, HealthSettings } from "../../lib/upstream/health.ts";
-import { FailureReports, healthIn, HEALTH_BYTES, type UpstreamFailures } from "../../lib/upstream/shared_health.ts";
+import { Health, HEALTH_BYTES, PublishedHealth, type HealthSettings } from "../../lib/upstream/health.ts";
+import { FailureReports, type UpstreamFailures } from "../../lib/upstream/shared_health.ts";
 import { upstreamSetReport } from "../../lib/upstream/upstream_report.ts";
 import { UpstreamSet } from "../../lib/upstream/upstream_set.ts";
 import { balancerOf } from "../support/balance_parts.ts";
@@ -28,7 +28,7 @@ function bench(settings: HealthSettings = HEALTH) {
     reports.send = (failures) => void sent.push(...failures);
     const own = threads(place);
     const changes = new Int32Array(own.memory("changes", 4));
-    const upstreamSet = new UpstreamSet("s", { clock, log: place < 0 ? log : silentLog, threads: own, changes, health: (of, memory) => healthIn(memory!, of, place < 0 ? null : reports) });
+    const upstreamSet = new UpstreamSet("s", { clock, log: place < 0 ? log : silentLog, changes, health: (of, memory) => (place < 0 ? new Health(of, memory) : new PublishedHealth(of, memory!, reports)) });
     const adopt = (next: HealthSettings) => {
       const members = ["a", "b"].map((id) => ({ peer: upstreamSet.peer(id, pools[id]!), memory: own.memory(id, HEALTH_BYTES), weight: 1, health: next }));
       upstreamSet.adopt(members, null);
