@@ -2,8 +2,8 @@
  * Splits a command line into command, flags and operands.
  */
 import { suggest } from "../base/suggest.ts";
-import { isSwitch, unknownFlags } from "../config/settings_table.ts";
-import type { SettingsTable } from "../config/start_settings.ts";
+import { isSwitch, SETTINGS } from "../config/settings_table.ts";
+import { kebab, type SettingsTable } from "../config/start_settings.ts";
 import { Failure, type ExitCode } from "./failure.ts";
 
 /** What is known of a command before its code is loaded. */
@@ -54,6 +54,8 @@ export interface Arguments {
   /** The values of a flag that may be repeated, in their order. */
   readonly repeated: Readonly<Record<string, readonly string[]>>;
   readonly operands: readonly string[];
+  /** See `unknownFlags`: for the commands that report them together with wrong settings. */
+  readonly unknown?: readonly string[];
 }
 
 /** Flags of every command. */
@@ -112,8 +114,14 @@ export function notACommand(word: string, commands: readonly string[]): Failure 
   return new Failure(`"${word}" is not a command${nearest === undefined ? file : `; did you mean "${nearest}"?`} (--help lists them)`, 2);
 }
 
-/** Throws a `Failure` for flags that are neither settings of the command nor its own. */
-export function refuseOtherFlags({ flags }: Arguments, own: Pick<Command, "settings" | "flags">): void {
-  const issues = unknownFlags(flags, own.settings, Object.keys(own.flags ?? {}));
-  if (issues.length > 0) throw Failure.ofUsage(issues);
+/** Errors for flags that are neither settings of the command nor its own. */
+export function unknownFlags({ flags }: Pick<Arguments, "flags">, own: Pick<Command, "settings" | "flags">): readonly string[] {
+  const known = [...Object.values(own.settings).flatMap((row) => row.flag ?? []), ...Object.keys(own.flags ?? {})];
+  return Object.keys(flags).filter((flag) => !known.includes(flag)).map((flag) => {
+    const other = Object.values(SETTINGS).find((row) => kebab(row.variable) === flag || row.flag === flag);
+    if (other?.flag === null) return `--${flag} is not a flag, since other users could read it: set the variable ${other.variable}`;
+    if (other !== undefined) return `--${flag} is not a flag of this command: it is for starting a gateway`;
+    const nearest = suggest(flag, known);
+    return `--${flag} is not a known flag${nearest === undefined ? "" : `; did you mean --${nearest}?`}`;
+  });
 }

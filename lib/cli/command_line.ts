@@ -3,7 +3,7 @@
  */
 import { isInBuild, version } from "../base/version.ts";
 import { ConfigError } from "../gateway/config_error.ts";
-import { readArguments, refuseOtherFlags, type Command, type FlagTable } from "./arguments.ts";
+import { readArguments, unknownFlags, type Command, type FlagTable } from "./arguments.ts";
 import { COMMANDS } from "./commands.ts";
 import { Failure, reportErrors, type ExitCode } from "./failure.ts";
 
@@ -30,10 +30,11 @@ export async function runCommand(words: readonly string[]): Promise<ExitCode> {
     const { remedy = `edge-gateway ${name} --help shows its usage` } = command;
     throw new Failure(`too many arguments for "${name}": ${remedy}`, 2);
   }
-  if (!READING_FLAGS.has(name)) refuseOtherFlags(given, command);
+  const unknown = unknownFlags(given, command);
+  if (unknown.length > 0 && !READING_FLAGS.has(name)) throw Failure.ofUsage(unknown);
   const run = await command.load();
   try {
-    return await run(given, COMMANDS);
+    return await run({ ...given, unknown }, COMMANDS);
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
     return reportErrors(error, command.ifRefused);

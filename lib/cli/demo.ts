@@ -27,7 +27,7 @@ export const demo: RunCommand = async (given) => {
   const ownManager = { MANAGER: "true", MANAGER_BACKEND_API_URL: "", MANAGER_BACKEND_CA_PATH: "" };
   // Its key is printed, so only this machine gets to it, unless LISTEN_HOST or --listen-host says otherwise.
   const environment = { LOG_FORMAT: "text", LISTEN_HOST: "127.0.0.1", ...process.env, ...admin, ...ownManager };
-  const read = await settingsOf(given.flags, environment, { terminal: process.stderr.isTTY === true });
+  const read = await settingsOf(given.flags, environment, { terminal: process.stderr.isTTY === true, issues: given.unknown ?? [] });
   const settings = { ...read, configPath: "(demo)" };
   const log = createLog({ level: settings.logLevel, format: settings.logFormat });
   const backends = await Promise.all([startBackend("one"), startBackend("two")]);

@@ -15,7 +15,7 @@ import { untilStopped } from "./shutdown.ts";
 import { createTlsRenewal, readTlsFiles, tlsPaths } from "./tls_files.ts";
 
 export const manager: RunCommand = async (given) => {
-  const settings = accepted(readManagerSettings(given.flags, process.env, { terminal: process.stderr.isTTY === true }));
+  const settings = accepted(readManagerSettings(given.flags, process.env, { terminal: process.stderr.isTTY === true, issues: given.unknown ?? [] }));
   const log = createLog({ level: settings.logLevel, format: settings.logFormat });
   const tlsSettings = { ...settings, caCertPath: null, clientAuth: "none" } as const;
   const tls = settings.manager.tls ? readTlsFiles(tlsSettings, log) : null;

@@ -19,8 +19,8 @@ import { drain, endAtOnce, LINGER_MS, untilStopped } from "./shutdown.ts";
 import { start, type Started } from "./start.ts";
 
 /** Throws a `Failure`. */
-export async function run({ flags }: { readonly flags: Flags }): Promise<ExitCode> {
-  const settings = await settingsOf(flags, process.env, { terminal: process.stderr.isTTY === true });
+export async function run({ flags, unknown = [] }: { readonly flags: Flags; readonly unknown?: readonly string[] }): Promise<ExitCode> {
+  const settings = await settingsOf(flags, process.env, { terminal: process.stderr.isTTY === true, issues: unknown });
   try {
     return await serve(onDemandOf(settings).includes("ownFolder") ? (await ON_DEMAND.ownFolder()).inOwnFolder(settings) : settings);
   } catch (error) {

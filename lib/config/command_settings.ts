@@ -3,14 +3,14 @@
  */
 import { isHashed } from "../base/password.ts";
 import { adminPassword, managerOf, managerRules, type ManagerValues } from "./settings.ts";
-import { CLIENT_TABLE, HEALTHCHECK_TABLE, MANAGER_TABLE, SETTINGS, unknownFlags } from "./settings_table.ts";
+import { CLIENT_TABLE, HEALTHCHECK_TABLE, MANAGER_TABLE, SETTINGS } from "./settings_table.ts";
 import { certificateRules, logFormatOf, messagesOf, readValues, type Environment, type Flags, type Host, type SettingsRead, type ValuesOf } from "./start_settings.ts";
 
 export type LoneManagerSettings = ReturnType<typeof loneManagerOf>;
 
 /** For `healthcheck`: the URL of the gateway on this machine, without a path. The probe port is preferred to the admin interface. */
 export function readHealthcheckSettings(flags: Flags, environment: Environment): SettingsRead<{ readonly url: string }> {
-  const issues = unknownFlags(flags, HEALTHCHECK_TABLE);
+  const issues: string[] = [];
   const { probePort, probeHost, adminUser, adminPort, adminHost, adminTls } = readValues(HEALTHCHECK_TABLE, flags, environment, issues);
   if (issues.length > 0) return { ok: false, issues };
   const [name, host, port] = probePort === null ? ["ADMIN_PORT", adminHost, adminPort] : ["PROBE_PORT", probeHost, probePort];
@@ -23,7 +23,7 @@ export function readHealthcheckSettings(flags: Flags, environment: Environment):
 
 /** For commands that ask a running gateway: other settings in the environment are ignored, wrong ones too. */
 export function readClientSettings(flags: Flags, environment: Environment, host: Host = {}): SettingsRead<ReturnType<typeof clientOf>> {
-  const issues = unknownFlags(flags, CLIENT_TABLE);
+  const issues: string[] = [];
   const values = readValues(CLIENT_TABLE, flags, environment, issues);
   if (values.adminUrl === null && values.adminPort === 0) issues.push("ADMIN_PORT is 0, any free port: name the port in use with --admin-url");
   // If the gateway's own environment contains a hash, give the password with the flag.
@@ -43,7 +43,7 @@ export function readClientSettings(flags: Flags, environment: Environment, host:
 
 /** For a management UI without a gateway: other settings in the environment are ignored, wrong ones too. */
 export function readManagerSettings(flags: Flags, environment: Environment, host: Host = {}): SettingsRead<LoneManagerSettings> {
-  const issues = unknownFlags(flags, MANAGER_TABLE);
+  const issues = [...(host.issues ?? [])];
   const read = readValues(MANAGER_TABLE, flags, environment, issues);
   const values = { ...read, managerBackendUrl: read.managerBackendUrl ?? "http://127.0.0.1:8081" };
   issues.push(...messagesOf([...certificateRules(values), ...managerRules(values)]));

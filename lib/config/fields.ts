@@ -4,7 +4,6 @@
 import { METHODS } from "node:http";
 import { isIP } from "node:net";
 import { TOKEN } from "../base/http_grammar.ts";
-import { suggest } from "../base/suggest.ts";
 import * as s from "./schema.ts";
 
 export const DAY_MS = 86_400_000;
@@ -61,7 +60,7 @@ export function pathSchema(describe: string) {
 export const METHOD = s.string({
   references: "none",
   hint: "an HTTP method in upper case",
-  check(text) {
+  check(text, suggest) {
     if (METHODS.includes(text) && text !== "CONNECT") return undefined;
     if (!TOKEN.test(text)) return "";
     if (text !== text.toUpperCase()) return `methods are case-sensitive, write "${text.toUpperCase()}"`;

@@ -2,13 +2,13 @@
  * Turns the text of a configuration into a Config, or reports all its errors.
  */
 import { createHash } from "node:crypto";
-import { byPosition, formatPath, inKeyOrder, itemsOf, nodeAt, positionAt, type Issue, type Json, type JsonNode } from "./json.ts";
-import { configSchema, defaultRouteName } from "./model.ts";
-import type { Config, PartSchemas, PluginKind, RouteDeclaration, RouteIssue } from "./model.ts";
-import { fieldsOf, unloaded, type PartFields } from "./part_fields.ts";
+import { byPosition, formatPath, inKeyOrder, positionAt, type Issue, type Json, type JsonNode } from "./json.ts";
+import type { RouteDeclaration, RouteIssue } from "./declarations.ts";
+import { configSchema, type Config, type PluginKind } from "./model.ts";
+import type { PartFields } from "./part_fields.ts";
 import type { readTests } from "./read_tests.ts";
 import type { ConfigSecrets } from "./secrets.ts";
-import { INVALID, type CheckContext, type NamedFile, type Path, type Secret } from "./schema.ts";
+import { INVALID, type CheckContext, type NamedFile, type Secret } from "./schema.ts";
 import type { Sources } from "./schema_core.ts";
 import { forgetParsed, parsedFrom, sourcesFor, type CheckSignature, type ConfigSource, type ReadOptions } from "./source.ts";
 import type { ConfigTest } from "./tests.ts";
@@ -21,10 +21,15 @@ export interface LoadOptions<K extends PluginKind = PluginKind> extends ReadOpti
   readonly readTests?: typeof readTests | undefined;
   /** Returns the given kinds and those of the plugin modules, once the part has been loaded. */
   readonly withModules?: ((root: JsonNode, kinds: readonly K[], context: CheckContext) => readonly K[]) | undefined;
-  /** Finds wrong path patterns and routes that conflict. */
-  readonly checkRoutes?: (declarations: readonly RouteDeclaration[]) => readonly RouteIssue[];
+  /** Finds wrong path patterns and routes that conflict, once the part has been loaded. */
+  readonly readRoutes?: ((root: JsonNode, sources: Sources) => RoutesRead) | undefined;
   /** Checks the files of `test_files`. Default: they need no signature. */
   readonly checkSignature?: CheckSignature | undefined;
+}
+
+export interface RoutesRead {
+  readonly declared: readonly RouteDeclaration[];
+  readonly issues: readonly RouteIssue[];
 }
 
 export type LoadResult<K extends PluginKind = PluginKind> =
@@ -57,7 +62,7 @@ export function loadConfig<K extends PluginKind>(source: ConfigSource, options: 
   forgetParsed(source);
   const issues: Issue[] = [...inText];
   if (node === null) return { ok: false, issues };
-  const root = withoutTests(node);
+  const root = options.readTests === undefined ? node : withoutTests(node);
   const sources = sourcesFor(source, options);
   const files = new Map<string, NamedFile>();
   const secrets: Secret[] = [];
@@ -65,9 +70,9 @@ export function loadConfig<K extends PluginKind>(source: ConfigSource, options: 
   const kinds = options.withModules?.(root, options.kinds, context) ?? options.kinds;
   const schema = configSchema(kinds, options.parts);
   const config = schema.check(root, [], context);
-  const declared = declarations(root, sources, options.parts);
-  for (const { at, message } of options.checkRoutes?.(declared) ?? []) issues.push({ at, message, position: positionAt(root, at) });
-  const { tests, testFiles, issues: inTestFiles } = (options.readTests ?? noTests)(node, declared, context, options.checkSignature);
+  const routes = options.readRoutes?.(root, sources) ?? { declared: [], issues: [] };
+  for (const { at, message } of routes.issues) issues.push({ at, message, position: positionAt(root, at) });
+  const { tests, testFiles, issues: inTestFiles } = options.readTests?.(node, routes.declared, context, options.checkSignature) ?? NO_TESTS;
   if (config === INVALID || issues.length + inTestFiles.length > 0) return { ok: false, issues: [...issues.sort(byPosition), ...inTestFiles] };
   const shown = schema.show(root);
   const digest = createHash("sha256").update(JSON.stringify(inKeyOrder(shown))).digest("hex").slice(0, 12);
@@ -96,52 +101,10 @@ export function formatIssues(issues: readonly Issue[], file?: string): string {
   return rows.map((row) => `${column(row.place, placeWidth)}${column(row.path, pathWidth)}${row.message}`).join("\n");
 }
 
-/** The part that reads tests has not been loaded: the document must have none. */
-const noTests: typeof readTests = (root, _declared, context) => {
-  for (const name of ["tests", "test_files"]) {
-    const found = nodeAt(root, [name]);
-    if (found !== undefined) unloaded(`the field "${name}"`).check(found, [name], context);
-  }
-  return { tests: [], testFiles: [], issues: [] };
-};
+const NO_TESTS: ReturnType<typeof readTests> = { tests: [], testFiles: [], issues: [] };
 
 /** What the gateway does, without what is expected of it. */
 function withoutTests(root: JsonNode): JsonNode {
   if (root.kind !== "object") return root;
   return { ...root, members: new Map([...root.members].filter(([key]) => key !== "tests" && key !== "test_files")) };
-}
-
-/**
- * The routes as far as they can be read, so that their patterns are checked together with everything else. Missing and wrong paths are
- * left out: the schema reports them.
- */
-function declarations(root: JsonNode, sources: Sources, parts: readonly PartFields[] = []): RouteDeclaration[] {
-  const matchSchema = fieldsOf<PartSchemas>(parts)("match");
-  const nameIn = sources.references?.nameIn ?? ((node: JsonNode | undefined) => (node?.kind === "string" ? node.value : undefined));
-  const texts = (nodes: readonly JsonNode[]) => nodes.map(nameIn).filter((found) => found !== undefined);
-  const path = (node: JsonNode | undefined) => {
-    const found = nameIn(node);
-    return found?.startsWith("/") ? found : undefined;
-  };
-  return itemsOf(field(root, "services")).flatMap((service, i) => {
-    const basePath = path(field(service, "base_path")) ?? null;
-    const hosts = texts(itemsOf(field(service, "hosts"))).map((host) => host.toLowerCase());
-    const at: Path = ["services", i];
-    const declaredService = { name: nameIn(field(service, "name")) ?? formatPath(at), basePath, hosts, at };
-    return itemsOf(field(service, "routes")).flatMap((route, j) => {
-      const routePath = path(field(route, "path"));
-      const written = itemsOf(field(route, "methods"));
-      const methods = texts(written);
-      const conditions = field(route, "match");
-      const match = conditions === undefined ? undefined : matchSchema.check(conditions, [], { issues: [], sources, root });
-      // Without its invalid methods or conditions the route would appear to accept all requests.
-      if (routePath === undefined || methods.length < written.length || match === INVALID) return [];
-      const name = nameIn(field(route, "name")) ?? defaultRouteName(methods, routePath);
-      return { service: declaredService, route: { name, path: routePath, methods, match, at: at.concat("routes", j) } };
-    });
-  });
-}
-
-function field(node: JsonNode, name: string): JsonNode | undefined {
-  return node.kind === "object" ? node.members.get(name)?.value : undefined;
 }

@@ -4,14 +4,14 @@
 import type { ACCEPTED_WARNING } from "./accepted_warnings.ts";
 import type { ADDRESS_RANGE } from "./address_range.ts";
 import type { CIRCUIT_BREAKER } from "./circuit_breaker.ts";
-import type { Conditions, CONDITIONS } from "./conditions.ts";
+import type { CONDITIONS } from "./conditions.ts";
 import type { COUNTERS } from "./counters.ts";
 import { BASE_PATH, GATEWAY_NAME, HOST_PATTERN, hostProblem, METHOD, NAME, PATH } from "./fields.ts";
 import { choice, DAY_MS, flag, integer, milliseconds, share } from "./fields.ts";
 import type { HASH_BALANCE_FACTOR, HASH_ON } from "./hash_on.ts";
 import { HEALTH } from "./health.ts";
 import type { HTTPS_REDIRECT } from "./https_redirect.ts";
-import type { JsonNode, Path } from "./json.ts";
+import type { JsonNode } from "./json.ts";
 import type { RETRIES } from "./retries.ts";
 import * as s from "./schema.ts";
 import { fieldsOf, type PartFields } from "./part_fields.ts";
@@ -51,20 +51,6 @@ export type Route = Service["routes"][number];
 export type Upstream = Service["upstreams"][number];
 /** The configuration as written. */
 export type ConfigInput<P extends PluginInput = PluginInput> = s.InputOf<ReturnType<typeof configSchema<P>>> & { readonly $schema?: string | undefined };
-
-/** The readable part of a route in a configuration that may be invalid. */
-export interface RouteDeclaration {
-  /** `basePath` is null when it cannot be read: the route's own pattern can still be checked. */
-  readonly service: { readonly name: string; readonly basePath: string | null; readonly hosts: readonly string[]; readonly at: Path };
-  /** No methods: all of them. */
-  readonly route: Pick<Route, "name" | "path" | "methods"> & { readonly match?: Conditions | undefined; readonly at: Path };
-}
-
-/** An error of a declared route: its own pattern, or a conflict with another route. */
-export interface RouteIssue {
-  readonly at: Path;
-  readonly message: string;
-}
 
 /** The fields that parts bring, see `fieldsOf`. */
 export interface PartSchemas {

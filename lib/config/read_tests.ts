@@ -4,7 +4,7 @@
 import { suggest } from "../base/suggest.ts";
 import { byPosition, describeNode, formatPath, itemsOf, nodeAt, type Issue, type JsonNode, type Path } from "./json.ts";
 import { parseJson } from "./json_text.ts";
-import type { RouteDeclaration } from "./model.ts";
+import type { RouteDeclaration } from "./declarations.ts";
 import type { PartFields } from "./part_fields.ts";
 import * as references from "./references.ts";
 import { INVALID, report, type CheckContext } from "./schema.ts";

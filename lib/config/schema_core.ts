@@ -31,8 +31,10 @@ export interface Secret {
   readonly masked: string;
 }
 
-/** The sources of reference values. */
+/** The sources of reference values, and of help with errors. */
 export interface Sources {
+  /** Undefined: it has not been loaded, since no error was found so far. */
+  readonly suggest?: Suggest | undefined;
   /** Undefined: no text has references. */
   readonly references?: ReferenceReader | undefined;
   readonly environment: Readonly<Record<string, string | undefined>>;
@@ -48,6 +50,9 @@ export interface Sources {
   /** Returns the text in place of a reference. Default: its value. */
   readonly substitute?: (reference: string) => string;
 }
+
+/** Finds the nearest known name. */
+export type Suggest = (word: string, known: Iterable<string>) => string | undefined;
 
 /** How the value of a reference is used. */
 export type ReferenceUse =

@@ -1,7 +1,6 @@
 /**
  * Schemas of values that contain other values: lists, objects with fixed fields, records, and choices between schemas.
  */
-import { suggest } from "../base/suggest.ts";
 import { formatPath, nodeFrom, positionAt, type Issue, type Json, type JsonNode, type Path } from "./json.ts";
 import { accepts, countText, define, INVALID, mismatch, report } from "./schema_core.ts";
 import type { AnySchema, CheckContext, Described, Infer, InputOf, Invalid, JsonSchema, Schema } from "./schema_core.ts";
@@ -121,7 +120,7 @@ export function object<const F extends Fields>(fields: F, options: ObjectOptions
       const before = context.issues.length;
       for (const [key, member] of node.members) {
         if (known.has(key)) continue;
-        context.issues.push({ at: [...at, key], message: unknownField(key, Object.keys(fields)), position: member.keyPosition });
+        context.issues.push({ at: [...at, key], message: unknownField(key, Object.keys(fields), context), position: member.keyPosition });
       }
       const values: Record<string, unknown> = {};
       for (const { key, presence, schema, value } of plan) {
@@ -176,8 +175,8 @@ function planned(key: string, field: Field) {
   return { key, name: camel(key), shownDefault, ...planned };
 }
 
-function unknownField(key: string, known: readonly string[]): string {
-  const nearest = suggest(key, known);
+function unknownField(key: string, known: readonly string[], { sources }: CheckContext): string {
+  const nearest = sources.suggest?.(key, known);
   return `is not a known field${nearest === undefined ? ` (known here: ${known.join(", ")})` : `; did you mean "${nearest}"?`}`;
 }
 

@@ -3,10 +3,9 @@
  */
 import { resolve } from "node:path";
 import { isContent, whyUnreadable } from "../base/regular_file.ts";
-import { suggest } from "../base/suggest.ts";
 import type { Path } from "./json.ts";
 import { conceal, countText, define, INVALID, MASK, mismatch, report } from "./schema_core.ts";
-import type { AcceptText, Described, NamedFile, Schema } from "./schema_core.ts";
+import type { AcceptText, Described, NamedFile, Schema, Suggest } from "./schema_core.ts";
 
 export interface StringOptions extends Described {
   readonly min?: number;
@@ -16,7 +15,7 @@ export interface StringOptions extends Described {
   /** Completes "expected …": "a host name or IP address". */
   readonly hint?: string;
   /** Undefined if the text is valid, else a remedy (may be empty). */
-  readonly check?: (text: string) => string | undefined;
+  readonly check?: (text: string, suggest: Suggest) => string | undefined;
   /** Output in lower case; checked as written. */
   readonly lowerCase?: boolean;
   /**
@@ -40,13 +39,6 @@ export function string(options: StringOptions = {}): Schema<string, string> {
     ...(max < Infinity && { maxLength: max }),
     ...(pattern && { pattern: pattern.source }),
   };
-  const accept: AcceptText = (text, refuse) => {
-    const fits = text.length >= min && text.length <= max && (pattern === undefined || pattern.test(text));
-    const remedy = fits ? check?.(text) : "";
-    if (remedy === undefined) return lowerCase ? text.toLowerCase() : text;
-    // A remedy may quote the text.
-    return refuse(schema.secret ? "" : remedy);
-  };
   const use = references === "none" ? "name" : secret === true ? "secret" : (references ?? "text");
   const schema: Schema<string, string> = define({
     expects: options.hint ?? lengthText(min, max),
@@ -54,7 +46,14 @@ export function string(options: StringOptions = {}): Schema<string, string> {
     kinds: ["string"],
     secret: secret !== false,
     check(node, at, context) {
-      const reader = context.sources.references;
+      const { references: reader, suggest = () => undefined } = context.sources;
+      const accept: AcceptText = (text, refuse) => {
+        const fits = text.length >= min && text.length <= max && (pattern === undefined || pattern.test(text));
+        const remedy = fits ? check?.(text, suggest) : "";
+        if (remedy === undefined) return lowerCase ? text.toLowerCase() : text;
+        // A remedy may quote the text.
+        return refuse(schema.secret ? "" : remedy);
+      };
       const mask = (text: string) => (typeof secret === "function" ? secret(text, at) : (reader?.maskLiterals(text) ?? (text && MASK)));
       if (secret !== false) conceal(node, at, context, mask);
       if (!node.value.includes("${")) return accept(node.value, (remedy) => mismatch(schema, node, at, context, remedy));
@@ -185,7 +184,7 @@ export function oneOf<const T extends readonly (string | number)[]>(
     check(node, at, context) {
       const { value } = node;
       if (literals.includes(value)) return value;
-      const nearest = typeof value === "string" ? suggest(value, literals.map(String)) : undefined;
+      const nearest = typeof value === "string" ? context.sources.suggest?.(value, literals.map(String)) : undefined;
       return mismatch(schema, node, at, context, nearest && `did you mean "${nearest}"?`);
     },
     jsonSchema: () => ({ enum: literals }),

@@ -2,7 +2,7 @@
  * The runtime settings of a gateway, read from its flags and the environment, and checked together.
  */
 import { readRegularFile, whyUnreadable } from "../base/regular_file.ts";
-import { SETTINGS, unknownFlags, type MANAGER_TABLE } from "./settings_table.ts";
+import { SETTINGS, type MANAGER_TABLE } from "./settings_table.ts";
 import { asksForTraces, messagesOf, portProblems, portsOf, readValues, rulesOfStart, startOf, WITHOUT_TLS } from "./start_settings.ts";
 import type { Environment, Flags, Host, ReadOf, Rule, Setting, SettingsRead, ValuesOf } from "./start_settings.ts";
 import type { readTracing } from "./tracing.ts";
@@ -19,9 +19,9 @@ interface GatewayHost extends Host {
   readonly readTracing?: typeof readTracing;
 }
 
-/** For a gateway. Flags that are not settings are errors. */
+/** For a gateway. */
 export function readSettings(flags: Flags, environment: Environment, host: GatewayHost = {}): SettingsRead<Settings> {
-  const issues = unknownFlags(flags, SETTINGS);
+  const issues = [...(host.issues ?? [])];
   const values = readValues(SETTINGS, flags, environment, issues);
   const password = adminPassword(values, host, issues);
   const metricsToken = secret(METRICS_TOKEN, values.metricsToken, values.metricsTokenFile, host, issues);

@@ -2,9 +2,8 @@
  * The table of all runtime settings: those of every start (`start_settings.ts`), and those of the interfaces beside a gateway.
  */
 import { TOKEN } from "../base/http_grammar.ts";
-import { suggest } from "../base/suggest.ts";
-import { BOOLEAN, FILE, HOST_NAME, HOSTS, integer, kebab, list, optionalSetting, PORT, setting, START_SETTINGS } from "./start_settings.ts";
-import type { Flags, Parser, SettingsTable } from "./start_settings.ts";
+import { BOOLEAN, FILE, HOST_NAME, HOSTS, integer, list, optionalSetting, PORT, setting, START_SETTINGS } from "./start_settings.ts";
+import type { Parser } from "./start_settings.ts";
 
 const TEXT: Parser<string> = { value: "TEXT", expects: "a text", parse: (text) => text };
 const ORIGINS = list({ value: "ORIGIN,…", expects: "origins such as https://ui.example.com, separated by commas", parse: origin });
@@ -84,19 +83,6 @@ export const MANAGER_TABLE = {
 
 function some<K extends keyof typeof SETTINGS>(...names: readonly K[]): Pick<typeof SETTINGS, K> {
   return Object.fromEntries(names.map((name) => [name, SETTINGS[name]])) as Pick<typeof SETTINGS, K>;
-}
-
-/** Errors for flags that a command with these settings, and with these other flags, does not have. */
-export function unknownFlags(flags: Flags, rows: SettingsTable, others: readonly string[] = []): string[] {
-  const known = [...Object.values(rows).flatMap((row) => row.flag ?? []), ...others];
-  const unknown = Object.keys(flags).filter((flag) => flags[flag] !== undefined && !known.includes(flag));
-  return unknown.map((flag) => {
-    const other = Object.values(SETTINGS).find((row) => kebab(row.variable) === flag || row.flag === flag);
-    if (other?.flag === null) return `--${flag} is not a flag, since other users could read it: set the variable ${other.variable}`;
-    if (other !== undefined) return `--${flag} is not a flag of this command: it is for starting a gateway`;
-    const nearest = suggest(flag, known);
-    return `--${flag} is not a known flag${nearest === undefined ? "" : `; did you mean --${nearest}?`}`;
-  });
 }
 
 /** Whether a flag is true or false, and may be written without its value. */

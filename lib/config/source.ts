@@ -5,7 +5,7 @@
 import { dirname, resolve } from "node:path";
 import { readRegularFile, whyUnreadable } from "../base/regular_file.ts";
 import { nodeFrom, readValidJson, type Issue, type JsonNode } from "./json.ts";
-import type { PlaceholderSource, ReferenceReader, Sources } from "./schema_core.ts";
+import type { PlaceholderSource, ReferenceReader, Sources, Suggest } from "./schema_core.ts";
 
 /** A file that has been read, or a JavaScript value of the same shape. */
 export type ConfigSource = ReadFile | { readonly value: unknown };
@@ -27,6 +27,7 @@ export type CheckSignature = (path: string, content: Uint8Array) => SignatureChe
 export interface ReadOptions {
   /** Needed where the configuration has `${`. */
   readonly references?: ReferenceReader | undefined;
+  readonly suggest?: Suggest | undefined;
   /** Resolves `${env:NAME}`. */
   readonly environment: Readonly<Record<string, string | undefined>>;
   /** Resolves `${file:/path}`; default: the file system. */
@@ -88,7 +89,7 @@ export function forgetParsed(source: ConfigSource): void {
 }
 
 /** Each file is read once, so that one load sees one state of it. */
-export function sourcesFor(source: ConfigSource, { references, environment, readFile = readRegularFile, placeholders }: ReadOptions) {
+export function sourcesFor(source: ConfigSource, { readFile = readRegularFile, placeholders, references, suggest, environment }: ReadOptions) {
   const contents = new Map<string, Buffer | string>();
   const readOnce = (path: string) => {
     const content = contents.get(path) ?? readFile(path);
@@ -97,5 +98,5 @@ export function sourcesFor(source: ConfigSource, { references, environment, read
   };
   const folder = "value" in source ? process.cwd() : dirname(resolve(source.file));
   const noted = { resolved: new Map<string, string>(), formed: new Map<string, string>() };
-  return { references, environment, readFile: readOnce, ...noted, folder, ...(placeholders && { placeholders }) } satisfies Sources;
+  return { references, suggest, environment, readFile: readOnce, ...noted, folder, ...(placeholders && { placeholders }) } satisfies Sources;
 }

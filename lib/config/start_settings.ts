@@ -89,6 +89,8 @@ export interface Host {
   readonly readFile?: (path: string) => Buffer | string;
   /** Whether standard error is a terminal. Default false. */
   readonly terminal?: boolean;
+  /** Errors that have been found already, such as unknown flags. Default: none. */
+  readonly issues?: readonly string[];
 }
 
 /** Their flags that are not true or false, which a command may follow: `--no-tests validate`. */

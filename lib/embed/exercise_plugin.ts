@@ -8,6 +8,7 @@ import { manualClock, type ManualClock } from "../base/manual_clock.ts";
 import * as passwords from "../base/password.ts";
 import * as sharedCounts from "../base/shared_counts.ts";
 import * as sharedMemory from "../base/shared_memory.ts";
+import { suggest } from "../base/suggest.ts";
 import type { Names } from "../base/option_names.ts";
 import { loadConfig } from "../config/load.ts";
 import * as references from "../config/references.ts";
@@ -146,7 +147,7 @@ const ROUTE = { name: "route", path: "/{rest*}" };
 /** The global settings of a configuration with this plugin only. Issues begin at the plugin. */
 function loadGlobal(plugin: Plugin<Schema<any>>, config: unknown, environment: ExerciseOptions["environment"] = {}): Config["global"] {
   const plugins = [{ name: plugin.name, config }];
-  const loaded = loadConfig({ value: { global: { plugins }, services: [] } }, { kinds: [plugin], references, environment });
+  const loaded = loadConfig({ value: { global: { plugins }, services: [] } }, { kinds: [plugin], references, suggest, environment });
   if (!loaded.ok) throw new ConfigError(loaded.issues.map((issue) => ({ ...issue, at: issue.at.slice(PLUGIN_AT.length) })), undefined);
   return loaded.config.global;
 }

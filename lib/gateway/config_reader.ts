@@ -5,7 +5,7 @@ import { loadConfig } from "../config/load.ts";
 import { readConfigFile, type CheckSignature, type ConfigSource } from "../config/source.ts";
 import type { PlaceholderSource } from "../config/schema_core.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
-import { checkRoutes } from "../route/checks.ts";
+import { areDistinct } from "../route/distinct.ts";
 import { ConfigError, fileOf } from "./config_error.ts";
 import type { ConfigInput } from "./config_input.ts";
 import type { Parts } from "./parts.ts";
@@ -79,7 +79,8 @@ export class ConfigReader {
   /** Files that `known` has are not read again, and were checked when they were read. Throws a `ConfigError`. */
   load(source: ConfigSource, known?: Inputs, placeholders?: PlaceholderSource): ReadConfig {
     const { modules } = this.options;
-    modules.partIfLoaded("jsonText")?.parseWithPositions(source);
+    const errors = modules.partIfLoaded("jsonText");
+    errors?.parseWithPositions(source);
     const lacking = modules.lacks(source);
     if (lacking.length > 0) throw new ConfigError(lacking, fileOf(source));
     const environment = known?.environment ?? { ...(this.options.environment ?? process.env) };
@@ -90,6 +91,7 @@ export class ConfigReader {
       kinds: this.#kinds(),
       parts: modules.fields,
       references: modules.partIfLoaded("references") ?? undefined,
+      suggest: errors?.suggest,
       readTests: modules.partIfLoaded("tests")?.readTests,
       withModules: (root, kinds, context) => modules.withModules(kinds, root, context),
       environment,
@@ -100,11 +102,12 @@ export class ConfigReader {
         files.set(path, content);
         return content;
       },
-      checkRoutes: (list) => checkRoutes(list, conditions),
+      readRoutes: errors === null ? undefined : (root, sources) => errors.readRoutes(root, sources, modules.fields, conditions),
       checkSignature: known === undefined ? this.#checkSignature : undefined,
     });
     if (known === undefined) this.named = [...named];
     if (!loaded.ok) throw new ConfigError(loaded.issues, fileOf(source));
+    if (errors === null && !areDistinct(loaded.config.services)) throw new ConfigError([CHECK_ROUTES], fileOf(source));
     if (this.options.hasHttps === false) modules.partIfLoaded("httpsRedirect")?.refuseHttpsRedirect(loaded.config.global, source);
     return { source, inputs: { environment, files }, loaded: { ...loaded, conditions, upstreamPaths: modules.partIfLoaded("upstreamPath") } };
   }
@@ -141,6 +144,9 @@ export function signatureCheck(parts: Parts, keyFile: string | undefined): Check
 }
 
 const VALUE_UNSIGNED = { at: [], message: "a configuration that is given as a value has no signature: with configKeyFile it must be a file", position: null };
+
+/** Nobody sees it: `Parts.withPositions` reads again, with `checkRoutes`. */
+const CHECK_ROUTES = { at: ["services"], message: "may have routes that conflict", position: null };
 
 /** For another thread, which has what the main thread has read. */
 export function readNoFile(path: string): never {

@@ -6,6 +6,7 @@ import * as acceptedWarnings from "../config/accepted_warnings.ts";
 import * as addressRanges from "../config/address_range.ts";
 import * as passwords from "../base/password.ts";
 import * as moduleFields from "../config/plugin_modules.ts";
+import * as suggestions from "../base/suggest.ts";
 import * as jsonText from "../config/json_text.ts";
 import * as references from "../config/references.ts";
 import * as secrets from "../config/secrets.ts";
@@ -26,6 +27,7 @@ import * as metrics from "../observe/metrics_plan.ts";
 import * as serverTiming from "../observe/server_timing.ts";
 import * as foreignKinds from "../plugins/foreign_kind.ts";
 import { builtinPlugins } from "../plugins/builtin.ts";
+import * as routeChecks from "../route/checks.ts";
 import * as conditions from "../route/conditions.ts";
 import * as upstreamPath from "../route/upstream_path.ts";
 import * as memory from "../store/memory.ts";
@@ -115,7 +117,7 @@ const ALL: LoadedParts = {
   recentRequests,
   signatures,
   references,
-  jsonText: { ...jsonText, ...secrets },
+  jsonText: { ...suggestions, ...jsonText, ...secrets, ...routeChecks },
   warnings: { ...acceptedWarnings, ...warnings },
 };
 

@@ -128,8 +128,11 @@ export const PARTS = {
     named: ["tests", "test_files"],
     load: () => import("../config/read_tests.ts"),
   },
-  /** Positions of values, errors of texts, and what conceals secrets in errors: of a configuration that is refused, of tests, and of a reload, which may be refused. */
-  jsonText: { named: ["tests", "test_files"], load: async () => ({ ...(await import("../config/json_text.ts")), ...(await import("../config/secrets.ts")) }) },
+  /** Positions, errors of texts and routes, the nearest names, what conceals secrets: of a configuration that may be refused, and of tests. */
+  jsonText: {
+    named: ["tests", "test_files"],
+    load: async () => ({ ...(await import("../base/suggest.ts")), ...(await import("../config/json_text.ts")), ...(await import("../config/secrets.ts")), ...(await import("../route/checks.ts")) }),
+  },
   /** What `${` stands for. */
   references: { named: (document) => textsOf([document]).some((text) => text.includes("${")), load: () => import("../config/references.ts") },
   /** Rate counters in the memory of the program. */

@@ -87,6 +87,7 @@ export async function dryRun(input: DryRunInput, { plugins = [], modules }: Pick
   const inputs = { environment: Object.fromEntries(variables), files: inForce.files };
   const fromMemory = (path: string) => inForce.files.get(path) ?? readNoFile(path);
   await modules.load(inForce.source, inputs.environment, fromMemory);
+  await modules.loadPart("jsonText");
   const reader = new ConfigReader({ plugins, modules, ...(options.kinds && { kinds: options.kinds }) }, readNoFile);
   const known = new Placeholders(inForce.formed, null);
   const before = reader.load(inForce.source, inputs, known).loaded;
@@ -95,7 +96,6 @@ export async function dryRun(input: DryRunInput, { plugins = [], modules }: Pick
   const source = { text, file: join(dirname(options.configFile ?? ""), POSTED) };
   const lacks = options.configKeyFile === undefined ? [] : [`${source.file}  ${UNSIGNED}`];
   await modules.loadParts(source);
-  await modules.loadPart("jsonText");
   // The kinds of `lenient` are nobody's.
   modules.add({ foreignKinds });
   const placeholders = new Placeholders(inForce.formed, known);

@@ -1,11 +1,21 @@
 /**
  * Checks the routes of a configuration: reports broken patterns, and routes that match the same requests.
  */
-import type { RouteDeclaration, RouteIssue } from "../config/model.ts";
+import { declarations, type RouteDeclaration, type RouteIssue } from "../config/declarations.ts";
+import type { JsonNode } from "../config/json.ts";
+import type { RoutesRead } from "../config/load.ts";
+import type { PartFields } from "../config/part_fields.ts";
+import type { Sources } from "../config/schema_core.ts";
 import type * as conditionsPart from "./conditions.ts";
 import type { PlacedCondition } from "./conditions.ts";
 import { HostTrees } from "./tree.ts";
 import { parsePattern, type Segment } from "./pattern.ts";
+
+/** See `LoadOptions.readRoutes`. */
+export function readRoutes(root: JsonNode, sources: Sources, fields: readonly PartFields[], part: typeof conditionsPart | null): RoutesRead {
+  const declared = declarations(root, sources, fields);
+  return { declared, issues: checkRoutes(declared, part) };
+}
 
 /**
  * Every broken pattern, and every route that matches the same method and pattern as an earlier one: in the same service, or in two

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { readArguments, refuseOtherFlags } from "../../lib/cli/arguments.ts";
-import { SETTINGS } from "../../lib/config/settings_table.ts";
+import { readArguments, unknownFlags } from "../../lib/cli/arguments.ts";
+import { CLIENT_TABLE, HEALTHCHECK_TABLE, SETTINGS } from "../../lib/config/settings_table.ts";
+import type { SettingsTable } from "../../lib/config/start_settings.ts";
 
 const COMMANDS = ["run", "demo", "validate"];
 const OWN = {
@@ -84,25 +85,30 @@ describe("readArguments", () => {
   });
 });
 
-describe("refuseOtherFlags", () => {
+describe("unknownFlags", () => {
   const own = { settings: { configPath: SETTINGS.configPath } };
 
   it("accepts the flags of the settings", () => {
-    expect(() => refuseOtherFlags(read("validate", "--config", "x"), own)).not.toThrow();
+    expect(unknownFlags(read("validate", "--config", "x"), own)).toEqual([]);
   });
 
   it("accepts the command's own flags, suggests them, and refuses those of other commands", () => {
     const { json } = OWN;
-    expect(() => refuseOtherFlags(read("validate", "--json"), { ...own, flags: { json } })).not.toThrow();
-    expect(() => refuseOtherFlags(read("validate", "--jsn"), { ...own, flags: { json } })).toThrow("--jsn is not a known flag; did you mean --json?");
-    expect(() => refuseOtherFlags(read("validate", "-H", "A: 1"), { ...own, flags: { json } })).toThrow("--header is not a known flag");
+    expect(unknownFlags(read("validate", "--json"), { ...own, flags: { json } })).toEqual([]);
+    expect(unknownFlags(read("validate", "--jsn"), { ...own, flags: { json } })).toEqual(["--jsn is not a known flag; did you mean --json?"]);
+    expect(unknownFlags(read("validate", "-H", "A: 1"), { ...own, flags: { json } })).toEqual(["--header is not a known flag"]);
   });
 
-  it.each([
-    [["validate", "--confg", "x"], "--confg is not a known flag; did you mean --config?"],
-    [["validate", "--zzzzzz"], "--zzzzzz is not a known flag"],
-    [["validate", "--http-port", "1"], "--http-port is not a flag of this command: it is for starting a gateway"],
-  ])("fails with exit code 2 for %j", (words, message) => {
-    expect(() => refuseOtherFlags(read(...words), own)).toThrow(expect.objectContaining({ message, exitCode: 2 }));
+  it.each<[string[], SettingsTable, string[]]>([
+    [["--confg", "x"], own.settings, ["--confg is not a known flag; did you mean --config?"]],
+    [["--zzzzzz"], own.settings, ["--zzzzzz is not a known flag"]],
+    [["--http-port", "1"], own.settings, ["--http-port is not a flag of this command: it is for starting a gateway"]],
+    [["--http-prot", "1"], SETTINGS, ["--http-prot is not a known flag; did you mean --http-port?"]],
+    [["--admin-password", "x"], SETTINGS, ["--admin-password is not a flag, since other users could read it: set the variable ADMIN_PASSWORD"]],
+    [["--config", "x", "--admin-ulr", "x"], CLIENT_TABLE, ["--config is not a flag of this command: it is for starting a gateway", "--admin-ulr is not a known flag; did you mean --admin-url?"]],
+    [["--admin-password", "x"], CLIENT_TABLE, ["--admin-password is not a flag, since other users could read it: set the variable ADMIN_PASSWORD"]],
+    [["--probe-prot", "1"], HEALTHCHECK_TABLE, ["--probe-prot is not a known flag; did you mean --probe-port?"]],
+  ])("reports %j", (words, settings, issues) => {
+    expect(unknownFlags(read(...words), { settings })).toEqual(issues);
   });
 });

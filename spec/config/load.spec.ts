@@ -2,14 +2,14 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { formatIssues, type LoadOptions } from "../../lib/config/load.ts";
+import { formatIssues } from "../../lib/config/load.ts";
 import { readConfigFile } from "../../lib/config/source.ts";
-import type { RouteDeclaration } from "../../lib/config/model.ts";
+import type { RouteDeclaration } from "../../lib/config/declarations.ts";
 import * as s from "../../lib/config/schema.ts";
-import { checkRoutes, loadConfig } from "../support/schema.ts";
+import { checkRoutes, loadConfig, type CheckedOptions } from "../support/schema.ts";
 
 const kinds = [{ name: "key_auth", schema: s.object({ key: s.string({ min: 1 }) }) }];
-const options: LoadOptions = { kinds, environment: { KEY: "hush", PART: "/v{x}", UP: "http://x" } };
+const options: CheckedOptions = { kinds, environment: { KEY: "hush", PART: "/v{x}", UP: "http://x" } };
 
 const GOOD = `{
   "global": { "plugins": [{ "name": "key_auth", "config": { "key": "\${env:KEY}" } }] },
@@ -23,9 +23,9 @@ let folder: string;
 beforeAll(() => void (folder = mkdtempSync(join(tmpdir(), "load-"))));
 afterAll(() => rmSync(folder, { recursive: true }));
 
-const load = (text: string | Buffer, more: Partial<LoadOptions> = {}) => loadConfig({ text, file: join(folder, "gw.json") }, { ...options, ...more });
+const load = (text: string | Buffer, more: Partial<CheckedOptions> = {}) => loadConfig({ text, file: join(folder, "gw.json") }, { ...options, ...more });
 
-function said(text: string, more: Partial<LoadOptions> = {}): string[] {
+function said(text: string, more: Partial<CheckedOptions> = {}): string[] {
   const result = load(text, more);
   return result.ok ? [] : formatIssues(result.issues, "gw.json").split("\n");
 }

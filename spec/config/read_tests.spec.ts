@@ -1,10 +1,10 @@
 /** All tests of a configuration together: files of tests, names that occur twice, names of routes that do not exist, and their number. */
 import { describe, expect, it } from "vitest";
-import { formatIssues, type LoadOptions, type LoadResult } from "../../lib/config/load.ts";
+import { formatIssues, type LoadResult } from "../../lib/config/load.ts";
 import * as s from "../../lib/config/schema.ts";
 import { maskedConfig } from "../../lib/config/masked.ts";
 import { growth, LINEAR } from "../support/growth.ts";
-import { checkRoutes, loadConfig } from "../support/schema.ts";
+import { checkRoutes, loadConfig, type CheckedOptions } from "../support/schema.ts";
 
 const kinds = [{ name: "key_auth", schema: s.object({ key: s.string({ min: 1, secret: true }) }) }];
 
@@ -24,7 +24,7 @@ interface Files {
   readonly [path: string]: string | object | Error;
 }
 
-function load(config: unknown, files: Files = {}, more: Partial<LoadOptions> = {}): LoadResult {
+function load(config: unknown, files: Files = {}, more: Partial<CheckedOptions> = {}): LoadResult {
   const text = typeof config === "string" ? config : JSON.stringify(config);
   const readFile = (path: string) => {
     const content = files[path];

@@ -1,10 +1,11 @@
 import { describe, expect, expectTypeOf, it } from "vitest";
 import * as references from "../../lib/config/references.ts";
+import { suggest } from "../../lib/base/suggest.ts";
 import { nodeFrom } from "../../lib/config/json.ts";
 import { parseJson } from "../../lib/config/json_text.ts";
 import * as s from "../../lib/config/schema.ts";
 
-const sources = { references, environment: { SECRET: "hush", UPPER: "ABC" }, readFile: () => "", folder: "/" };
+const sources = { references, suggest, environment: { SECRET: "hush", UPPER: "ABC" }, readFile: () => "", folder: "/" };
 
 /** The value, or the issues as "path: message". */
 function check(schema: s.AnySchema, value: unknown): unknown {

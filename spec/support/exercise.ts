@@ -1,4 +1,5 @@
 import { HttpClient } from "../../lib/client/client.ts";
+import { suggest } from "../../lib/base/suggest.ts";
 import { Call, Exchange, type ExchangeParts } from "../../lib/http/exchange.ts";
 import type { Handler, Middleware } from "../../lib/http/handler.ts";
 import type { Reply } from "../../lib/http/reply.ts";
@@ -75,7 +76,7 @@ export function madeUpTools(parts: Partial<Omit<Tools, "scope">> & { readonly id
 
 /** The value of a configuration by a schema, or every error in it as "path: message". */
 export function checked<T>(schema: Schema<T>, input: unknown): { readonly value: T | null; readonly issues: readonly string[] } {
-  const context = { issues: [], sources: { references, environment: {}, readFile: () => "", folder: "/" } } as Parameters<typeof schema.check>[2];
+  const context = { issues: [], sources: { references, suggest, environment: {}, readFile: () => "", folder: "/" } } as Parameters<typeof schema.check>[2];
   const value = schema.check(nodeFrom(input), [], context);
   return {
     value: value === INVALID ? null : value,

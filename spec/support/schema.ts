@@ -1,7 +1,9 @@
 /** Configurations read with the fields of all parts, and their routes checked with them, whatever has been loaded. */
 import { loadConfig as load, type LoadOptions, type LoadResult } from "../../lib/config/load.ts";
 import type { ConfigSource } from "../../lib/config/source.ts";
-import { configJsonSchema as jsonSchema, type PluginKind, type RouteDeclaration, type RouteIssue } from "../../lib/config/model.ts";
+import { suggest } from "../../lib/base/suggest.ts";
+import { declarations, type RouteDeclaration, type RouteIssue } from "../../lib/config/declarations.ts";
+import { configJsonSchema as jsonSchema, type PluginKind } from "../../lib/config/model.ts";
 import { parseWithPositions } from "../../lib/config/json_text.ts";
 import { readTests } from "../../lib/config/read_tests.ts";
 import * as references from "../../lib/config/references.ts";
@@ -11,9 +13,18 @@ import { checkRoutes as check } from "../../lib/route/checks.ts";
 import * as conditions from "../../lib/route/conditions.ts";
 import * as upstreamPaths from "../../lib/route/upstream_path.ts";
 
-export function loadConfig<K extends PluginKind>(source: ConfigSource, options: LoadOptions<K>) {
+export interface CheckedOptions<K extends PluginKind = PluginKind> extends LoadOptions<K> {
+  /** Default: the routes are not checked. */
+  readonly checkRoutes?: (declarations: readonly RouteDeclaration[]) => readonly RouteIssue[];
+}
+
+export function loadConfig<K extends PluginKind>(source: ConfigSource, { checkRoutes = () => [], ...options }: CheckedOptions<K>) {
   parseWithPositions(source);
-  const result: LoadResult<K> = load(source, { parts: ALL_FIELDS, readTests, references, ...options });
+  const readRoutes: LoadOptions["readRoutes"] = (root, sources) => {
+    const declared = declarations(root, sources, ALL_FIELDS);
+    return { declared, issues: checkRoutes(declared) };
+  };
+  const result: LoadResult<K> = load(source, { parts: ALL_FIELDS, readTests, references, suggest, readRoutes, ...options });
   return result.ok ? { ...result, conditions, upstreamPaths } : result;
 }
 
