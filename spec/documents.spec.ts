@@ -113,13 +113,15 @@ describe("errors and warnings", () => {
     expect(rows.filter(([, cause, remedy]) => !cause || !remedy)).toEqual([]);
   });
 
-  it("every message that is logged as a warning has a row, and every row is such a message", () => {
+  it("every message that is logged as a warning or an error has a row with a cause and a remedy, and every row is such a message", () => {
     const logged = sources.flatMap((text) => [
-      ...found(text, /\.warn\(\s*[`"]([^`"]*)[`"]/g),
+      ...found(text, /\.(?:warn|error)\(\s*[`"](?! )([^`"]*)[`"]/g),
       ...found(text, /const message = `([^`]*)`;\s*log\.warn\(message/g),
     ]);
     const messages = logged.map((message) => message.replace(/\$\{(?:[^{}]|\{[^{}]*\})*\}/g, "…"));
-    const rows = tableUnder("Log messages", troubleshooting).map(([message]) => message!);
+    const table = tableUnder("Log messages", troubleshooting);
+    expect(table.filter(([, cause, remedy]) => !cause || !remedy)).toEqual([]);
+    const rows = table.map(([message]) => message!);
     const fits = (row: string, message: string) => row === message || (row.endsWith("…") && message.startsWith(row.slice(0, -1)));
     expect(messages.length).toBeGreaterThan(15);
     expect(messages.filter((message) => !rows.some((row) => fits(row, message)))).toEqual([]);

@@ -110,7 +110,8 @@ curl -s -H 'apiKey: ${DEMO_KEY}' ${url}/shop/orders
 # rate_limit, 3 a minute: the fourth is a 429
 for i in 1 2 3 4; do curl -s -o /dev/null -w '%{http_code}\\n' ${url}/shop/search; done
 
-# Admin interface: log in, keep the cookie, read the configuration
+# Admin interface: reading takes the credentials; the configuration, which may show secrets, takes a login and its cookie
+${curl} -s -u 'admin:${password}' ${adminUrl}/gateway/health
 ${curl} -s -X POST -u 'admin:${password}' -c /tmp/edge-gateway-demo.cookies ${adminUrl}/login
 ${curl} -s -b /tmp/edge-gateway-demo.cookies ${adminUrl}/gateway
 

@@ -9,7 +9,7 @@ import { version } from "../base/version.ts";
 export interface CodeEntry {
   /** The heading above its table: "Errors". */
   readonly heading: string;
-  /** The first cell as plain text: "key_missing". "…" stands for variable text. */
+  /** The code or message with which the first cell begins: "key_missing". "…" stands for variable text. */
   readonly code: string;
   /** The other cells, each with the name of its column. */
   readonly facts: readonly (readonly [name: string, text: string])[];
@@ -25,9 +25,9 @@ export function entriesOf(page: string): CodeEntry[] {
     if (!line.startsWith("|")) columns = null;
     else if (columns === null) columns = cellsOf(line);
     else if (!line.startsWith("|---")) {
-      const [code = "", ...cells] = cellsOf(line);
+      const [first = "", ...cells] = cellsOf(line);
       const names = columns.slice(1);
-      entries.push({ heading, code: code.replaceAll("`", "").replace(/ [¹²]$/, ""), facts: cells.map((text, i) => [names[i] ?? "", text]) });
+      entries.push({ heading, code: /^`([^`]+)`/.exec(first)?.[1] ?? first, facts: cells.map((text, i) => [names[i] ?? "", text]) });
     }
   }
   return entries;

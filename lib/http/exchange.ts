@@ -150,6 +150,8 @@ export class Notes {
   code: string | null = null;
   /** Id of the upstream that was asked, or null when none was. */
   upstream: string | null = null;
+  /** The path that it was asked for. */
+  upstreamPath: string | null = null;
   /** How many times an upstream was tried. */
   attempts = 0;
   /** Whether the last attempt failed for a reason that says nothing about its upstream. */

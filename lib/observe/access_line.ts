@@ -45,6 +45,7 @@ export function jsonLines(): LineFormat {
       ',"service":' + quoted(notes.service) +
       ',"route":' + quoted(notes.route) +
       ',"upstream":' + quoted(notes.upstream) +
+      (notes.upstreamPath === null || path.endsWith(notes.upstreamPath) ? "" : ',"upstream_path":' + quoted(redactedPath(notes.upstreamPath))) +
       ',"attempts":' + String(notes.attempts) +
       ',"caller":' + quoted(notes.identity) +
       ',"duration_ms":' + hundredths(now - call.startedAt) +

@@ -72,6 +72,7 @@ export function tryPeer({ forwarding, meter, failed }: Tries, exchange: Exchange
   const { notes } = call;
   const { clock } = forwarding;
   notes.upstream = peer.id;
+  notes.upstreamPath = exchange.upstreamPath;
   notes.attempts++;
   notes.askedAt = startedAt;
   const { span, code } = notes;

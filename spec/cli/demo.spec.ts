@@ -64,7 +64,7 @@ describe("edge-gateway demo", () => {
     const jar = {};
     const heard: Heard[] = [];
     for (const line of lines.filter((line) => line.startsWith("curl"))) heard.push(await curl(line, jar));
-    const [first, second, none, wrong, locked, byQuery, byHeader, login, config] = heard as [Heard, Heard, Heard, Heard, Heard, Heard, Heard, Heard, Heard];
+    const [first, second, none, wrong, locked, byQuery, byHeader, health, login, config] = heard as [Heard, Heard, Heard, Heard, Heard, Heard, Heard, Heard, Heard, Heard];
     // Routing and round robin
     expect(JSON.parse(first.body)).toMatchObject({ upstream: "one", method: "GET", path: "/items/42" });
     expect(JSON.parse(second.body)).toMatchObject({ upstream: "two", method: "GET", path: "/items/43" });
@@ -72,10 +72,10 @@ describe("edge-gateway demo", () => {
     // key_auth
     expect([locked.status, byQuery.status, byHeader.status]).toEqual([401, 200, 200]);
     // Admin interface
-    expect(login.status).toBe(200);
+    expect([health.status, login.status]).toEqual([200, 200]);
     expect(config.status).toBe(200);
     expect((JSON.parse(config.body) as { services: { name: string }[] }).services.map(({ name }) => name)).toEqual(["shop"]);
-    expect(heard).toHaveLength(9);
+    expect(heard).toHaveLength(10);
     // rate_limit
     const loop = lines.find((line) => line.startsWith("for i in 1 2 3 4; do"))!;
     const statuses: number[] = [];

@@ -82,6 +82,15 @@ describe("help CODE", () => {
     expect(codeHelp("connections")).toBeNull();
   });
 
+  it("finds each message of the page that begins with one, whatever is said about it behind it", () => {
+    for (const heading of ["Log messages", "Start and reload"]) {
+      for (const [message] of tableUnder(heading, page)) expect([message, codeHelp(/^`([^`]+)`/.exec(message!)?.[1] ?? message!)]).toEqual([message, expect.stringContaining("Remedy: ")]);
+    }
+    expect(codeHelp("The configuration has 3 errors; nothing was started.")).toContain(", Start and reload)");
+    expect(codeHelp("reload refused, configuration 96aa94c5904b stays in force")).toContain(", Log messages)");
+    expect(codeHelp("gw.json is not signed by the public key")).toContain("Sign the file");
+  });
+
   it("writes links as the text and the page that they lead to", () => {
     expect(codeHelp("bad_request")).toContain("HTTP/1.1 (docs/http2-and-websockets.md#http11)");
     expect(entriesOf("## H\n| A | B |\n|---|---|\n| `x` ² | a \\| [b](#c) |\n")).toEqual([

@@ -48,6 +48,7 @@ describe("upstream_path of a route", () => {
     ["parameters as they were matched", "/s/a%2Fb;v=1%20x", { path: "/{id}", template: "/u/{id}" }, "/u/a%2Fb;v=1%20x"],
     ["the rest", "/s/files/a/b", { path: "/files/{rest*}", template: "/static/{rest}" }, "/static/a/b"],
     ["the / at the end of the rest", "/s/files/a/b/", { path: "/files/{rest*}", template: "/static/{rest}" }, "/static/a/b/"],
+    ["percent-encoded what looks like a parameter of other gateways", "/s/a", { path: "/a", template: "/%3Aid/%2A/a:b" }, "/%3Aid/%2A/a:b"],
     ["its own / at the end", "/s/a", { path: "/a", template: "/b/" }, "/b/"],
     ["the root", "/s/a", { path: "/a", template: "/" }, "/"],
   ])("has %s: %s", (_what, asked, given, expected) => expect(pathFor(asked, given)).toBe(expected));
@@ -78,6 +79,8 @@ describe("an upstream_path is refused, with its place and what to write, where i
     ["has nothing but an empty segment", "//", undefined, ofService, '"" is an empty segment: write "/" once'],
     ["is of a route and has nothing but an empty segment", undefined, "//", ofRoute, '"" is an empty segment: write "/" once'],
     ["has a star", undefined, "/x/{rest*}", ofRoute, '"{rest*}" needs no "*" here: write "{rest}"'],
+    ["has a parameter of other gateways", undefined, "/x/:id", ofRoute, '":id" is no parameter: a parameter is written like "{id}" (%3A and %2A are the characters themselves)'],
+    ["has a star of other gateways", "/x/*", undefined, ofService, '"*" is no parameter: a parameter is written like "{id}" (%3A and %2A are the characters themselves)'],
     ["mixes text and a parameter", undefined, "/u-{id}", ofRoute, '"u-{id}" mixes text and parameters: a parameter is a whole segment, like "{id}" (%7B and %7D are the braces themselves)'],
   ])("%s", (_what, prefix, template, at, message) => {
     const result = read("/s", "/{id}/{rest*}", prefix, template);

@@ -64,8 +64,8 @@ export class Fetch {
   /** Copies the notes of this call to the client's, except for an error that a stored reply replaces. */
   copyNotes(outcome: "answered" | "spared"): void {
     const { client } = this.options;
-    const { upstream, attempts, upstreamMs, identity, code, fault } = this.call.notes;
-    Object.assign(client.notes, { upstream, attempts, upstreamMs });
+    const { upstream, upstreamPath, attempts, upstreamMs, identity, code, fault } = this.call.notes;
+    Object.assign(client.notes, { upstream, upstreamPath, attempts, upstreamMs });
     client.notes.identity ??= identity;
     client.personal ||= this.call.personal;
     if (outcome === "answered" && code !== null) client.fail(code, fault ?? undefined);
