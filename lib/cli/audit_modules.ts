@@ -60,7 +60,7 @@ export function loadedAtStart(settings: Settings, named: ReturnType<typeof onDem
 }
 
 /** What any reload may load, besides what the new configuration names. */
-export const FOR_RELOADS: readonly PartName[] = ["warnings", "changes", "jsonText"];
+export const FOR_RELOADS: readonly PartName[] = ["warnings", "reloads", "changes", "jsonText"];
 
 /** What reloads and requests of the admin interface can load, besides what a text can name that is posted for a dry run. */
 export function loadedOnRequest({ admin, probe }: Pick<Settings, "admin" | "probe">): readonly Row[] {

@@ -16,23 +16,25 @@ const MAX_LOGGED_CHANGES = 20;
  */
 export async function reloadFrom(gateway: GatewayCore, by: ReloadCause, settings: Settings, log: Log, onEnd: () => void = () => {}): Promise<LastReload> {
   const isJson = settings.logFormat === "json";
-  await gateway.loadModules().catch(() => {}); // The reload fails for the same reason, and reports it.
+  const { configuration, runtime: { parts } } = GatewayCore.partsOf(gateway);
+  await parts.loadPart("reloads");
+  await configuration.reader.loadModules().catch(() => {}); // The reload fails for the same reason, and reports it.
   try {
-    const { digest, changed, changes } = await gateway.reload(undefined, by).finally(onEnd);
-    const { configuration: { signer }, runtime } = GatewayCore.partsOf(gateway);
+    const { digest, changed, changes } = await configuration.reloads.reload(undefined, by).finally(onEnd);
+    const { signer } = configuration;
     const count = (which: Change["change"]) => changes.filter(({ change }) => change === which).length;
     const counts = changed ? { added: count("added"), altered: count("altered"), removed: count("removed") } : {};
-    const lines = changes.slice(0, MAX_LOGGED_CHANGES).map(runtime.parts.part("changes").changeLine);
+    const lines = changes.slice(0, MAX_LOGGED_CHANGES).map(parts.part("changes").changeLine);
     const message = changed ? "configuration reloaded" : "configuration read again: its text is the same, its secrets were resolved again";
     log.info(message, { digest, by, ...counts, ...gateway.counts, ...(signer !== undefined && { signed_by: signer }), ...(changed && isJson && { changes: lines }) });
     if (!isJson) for (const line of lines) log.info(`  ${line}`);
     logWarnings(log, gateway.configWarnings);
   } catch (error) {
-    const { lastReload } = GatewayCore.partsOf(gateway).configuration;
+    const { lastReload } = configuration;
     if (lastReload?.outcome !== "refused") throw error;
     const { issues } = lastReload;
     log.error(`reload refused, configuration ${gateway.digest} stays in force`, { file: settings.configPath, by, ...(isJson && { issues }) });
     if (!isJson) for (const issue of issues) log.error(`  ${issue}`);
   }
-  return GatewayCore.partsOf(gateway).configuration.lastReload!;
+  return configuration.lastReload!;
 }

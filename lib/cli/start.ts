@@ -11,7 +11,7 @@ import type { BoundAddress } from "../cluster/messages.ts";
 import type { Settings } from "../config/settings.ts";
 import type { Gateway } from "../embed/gateway.ts";
 import { ConfigError, GatewayCore, type CompleteOptions, type LastReload, type ListenOptions } from "../gateway/gateway.ts";
-import { loadPluginModules } from "../parts/load.ts";
+import { readForStart } from "../parts/load.ts";
 import type { Manager } from "../manager/server.ts";
 import type { OperatorServer, OperatorTls } from "../operator/operator_server.ts";
 import type { TlsFiles } from "../server/tls.ts";
@@ -55,13 +55,13 @@ export interface StartOptions extends Pick<CompleteOptions, "config" | "configFi
 /** Throws a `ConfigError` or a `Failure`; nothing listens then. */
 export async function start(settings: Settings, options: StartOptions, log: Log): Promise<Started> {
   const { reload, sockets, onListen, ...gatewayOptions } = options;
-  const modules = await loadPluginModules(options.configFile ?? options.config ?? {}, process.env, options.configKeyFile);
+  const { modules, source } = await readForStart(options.configFile ?? options.config ?? {}, process.env, options.configKeyFile);
   const { tracing } = settings;
   const adminCookie = settings.admin?.cookie;
   const named = partsNamedBy(settings);
   for (const name of named) await modules.loadPart(name);
   const supervisor = settings.workers === 1 ? null : (await ON_DEMAND.workers()).openWorkers(settings, named, log);
-  const made = { ...gatewayOptions, modules, log, hasHttps: settings.serverCertPath !== null, ...(tracing && { tracing }), ...(adminCookie !== undefined && { adminCookie }) };
+  const made = { ...gatewayOptions, modules, ...(source && { source }), log, hasHttps: settings.serverCertPath !== null, ...(tracing && { tracing }), ...(adminCookie !== undefined && { adminCookie }) };
   const reporting = modules.partIfLoaded("reporting");
   const reported = reporting && (await open(reporting.Gateway, made, supervisor?.threads));
   const gateway = reported ?? (await open(GatewayCore, made, supervisor?.threads));

@@ -26,7 +26,7 @@ export const test: RunCommand = async (given) => {
     }
     // Before the tests run: a result that cannot be written is of no use.
     if (junit !== undefined) writeReport(junit, "", "no tests were run");
-    const report = await configuration.test(only);
+    const report = await (await configuration.parts.onDemand.tests()).testInForce(configuration, only);
     if (junit !== undefined) writeReport(junit, junitXml(report, file), `${report.passed} passed, ${report.failed} failed`);
     process.stdout.write(json !== undefined ? `${JSON.stringify(report, null, 2)}\n` : reportText(report, file, paintFor(process.stdout)));
     return report.failed === 0 ? 0 : 1;

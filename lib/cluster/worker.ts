@@ -10,6 +10,7 @@ import { answerForThread } from "../gateway/faults.ts";
 import { GatewayCore } from "../gateway/gateway.ts";
 import { freshModules } from "../parts/load.ts";
 import type { TlsFiles } from "../server/tls.ts";
+import { Follower } from "./follower.ts";
 import { InFlight } from "./in_flight.ts";
 import { LineBatch, LogLines } from "./log_lines.ts";
 import { BEAT_MS, beatsOf, VERSION, waitingLinesOf, type Posted, type ToMain, type ToWorker, type WorkerStart } from "./messages.ts";
@@ -26,10 +27,10 @@ setInterval(entry("a beat", () => void Atomics.add(words, beatsOf(place), 1)), B
 /** What the threads share under the configuration that was received last. */
 let { memory } = start.bundle;
 let tls = start.tls === null ? null : asFiles(start.tls);
-const { watched } = new InFlight(start.inFlight);
+const follower = new Follower(received(start.bundle), new InFlight(start.inFlight).watched, () => Atomics.load(words, VERSION));
 let isCreated = false;
 answerForThread(threadLog(), (module) => isCreated && GatewayCore.partsOf(gateway).metrics?.pluginFailed(module), (error) => fail(error, "stack"));
-const gateway = await create(received(start.bundle)).catch((error) => fail(error));
+const gateway = await create().catch((error) => fail(error));
 const { accessLog, configuration, listener, reports, runtime } = GatewayCore.partsOf(gateway);
 if (tls !== null) listener.tls.useTicketKey(asBuffer(start.ticketKey));
 runtime.failures!.send = (failures) => send({ type: "failures", failures });
@@ -48,21 +49,22 @@ port.on("message", (message: ToWorker) => {
   queue = queue.then(() => obey(message)).catch((error) => fail(error));
 });
 
-async function create(bundle: Bundle): Promise<GatewayCore> {
+async function create(): Promise<GatewayCore> {
+  const { bundle } = follower;
   const modules = freshModules();
   await modules.load(bundle.source, bundle.environment, (path) => bundle.files.get(path)!);
   for (const name of start.parts) await modules.loadPart(name);
   // The main thread compiles the same, and logs it.
-  const log = threadLog(() => isCreated && !configuration.isCompiling);
+  const log = threadLog(() => isCreated && !follower.isCompiling);
   const tracing = start.tracing === null ? null : { ...start.tracing, ...(start.tracing.ca && { ca: asBuffer(start.tracing.ca) }) };
   const options = {
-    ...{ modules, environment: bundle.environment, log },
+    ...{ modules, environment: bundle.environment, log, tests: "skip" as const },
     ...(tracing && { tracing }),
     ...(start.adminCookie !== null && { adminCookie: start.adminCookie }),
     accessLog: (lines: string) => accessLines.add(lines),
   };
   const threads = { id, place, count, memory: sharedMemory };
-  return modules.withPositions(() => new GatewayCore(options, threads, { bundle, committed: () => Atomics.load(words, VERSION), watched }));
+  return modules.withPositions(() => new GatewayCore(options, threads, follower));
 }
 
 function threadLog(isWritten = () => true): Log {
@@ -83,13 +85,13 @@ async function obey(message: Exclude<ToWorker, { readonly type: "report" }>): Pr
     case "prepare":
       return prepare(message.bundle);
     case "commit":
-      return configuration.catchUp();
+      return follower.catchUp(configuration);
     case "abandon":
-      return configuration.abandon();
+      return follower.abandon(configuration);
     case "replace":
       memory = message.bundle.memory;
-      await configuration.prepare(received(message.bundle));
-      return configuration.catchUp();
+      await follower.prepare(configuration, received(message.bundle));
+      return follower.catchUp(configuration);
     case "tls":
       tls = asFiles(message.files);
       return gateway.renewTls(tls);
@@ -118,7 +120,7 @@ async function prepare(bundle: Bundle): Promise<void> {
   const { version } = bundle;
   memory = bundle.memory;
   try {
-    await configuration.prepare(received(bundle));
+    await follower.prepare(configuration, received(bundle));
     send({ type: "prepared", version });
   } catch (error) {
     send({ type: "refused", version, reason: messageOf(error) });

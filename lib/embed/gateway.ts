@@ -6,10 +6,10 @@ import { isWorker, type Threads } from "../base/threads.ts";
 import type { Json } from "../config/json.ts";
 import { NOT_LOADED } from "../config/part_fields.ts";
 import { maskedConfig } from "../config/masked.ts";
-import type { Following } from "../gateway/bundle.ts";
+import type { ConfigInput } from "../gateway/config_input.ts";
 import { GatewayCore } from "../gateway/gateway.ts";
-import type { CompleteOptions, GatewayHealth, GatewayParts } from "../gateway/options.ts";
-import type { GatewayStatus, LastTests, TestReport } from "../gateway/status.ts";
+import type { CompleteOptions, Following, GatewayHealth, GatewayParts } from "../gateway/options.ts";
+import type { GatewayStatus, LastTests, Reloaded, ReloadCause, TestReport } from "../gateway/status.ts";
 import type { GatewayStats, StatsExtent } from "../observe/stats.ts";
 import type { DryRun } from "../proof/dry_run.ts";
 import type { DryRuns } from "../proof/dry_runs.ts";
@@ -47,6 +47,36 @@ export class Gateway extends GatewayCore {
 
   get #joined(): GatewayParts {
     return GatewayCore.partsOf(this);
+  }
+
+  /**
+   * Applies a new configuration: `config`, else the file read again, once all of its tests pass. All or nothing: on failure it rejects with a
+   * `ConfigError` and keeps the old configuration. Requests in progress finish with the
+   * configuration they started with. Reloads run one after another; one without `config` that waits stands for all that follow it.
+   * `status.lastReload` reports both outcomes, with `by` as the cause. Rejects if the gateway is closed.
+   */
+  reload(config?: ConfigInput, by: ReloadCause = "api"): Promise<Reloaded> {
+    const { configuration, runtime: { parts } } = this.#joined;
+    const reload = () => configuration.reloads.reload(config, by);
+    return parts.partIfLoaded("reloads") === null ? parts.loadPart("reloads").then(reload) : reload();
+  }
+
+  /**
+   * Loads the plugin modules that the next configuration names and that are not loaded yet: `await` it before `reload`, which reports
+   * unusable modules. The configuration in force does not change.
+   */
+  loadModules(config?: ConfigInput): Promise<void> {
+    return this.#joined.configuration.reader.loadModules(config);
+  }
+
+  /**
+   * Applies new content of `files` (never of plugin modules and `testFiles`), under the configuration in force. Everything else stays as it
+   * was loaded, whatever the configuration file, `${file:}` secrets and other files hold by now: an error there must not keep a certificate
+   * from being renewed, and a rotated secret waits for `reload`. All or nothing as `reload`. False when their content is the same, and once
+   * the gateway has been closed.
+   */
+  rereadFiles(): boolean {
+    return this.#joined.configuration.reloads.rereadFiles();
   }
 
   /** The configuration in force, for display: as written, with defaults filled in and references unresolved. */
@@ -109,8 +139,9 @@ export class Gateway extends GatewayCore {
    * Runs the tests of the configuration in force whose names contain `only`, or all. Nothing is dialled, counted or stored. Never rejects: a
    * test that hangs fails after 2 seconds, and after 10 seconds the rest fails.
    */
-  test({ only }: { readonly only?: string } = {}): Promise<TestReport> {
-    return this.#joined.configuration.test(only);
+  async test({ only }: { readonly only?: string } = {}): Promise<TestReport> {
+    const { testInForce } = await this.#joined.runtime.parts.onDemand.tests();
+    return testInForce(this.#joined.configuration, only);
   }
 
   /**

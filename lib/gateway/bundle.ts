@@ -47,16 +47,6 @@ export interface Followers {
   close(graceMs: number): Promise<"drained" | "cut">;
 }
 
-/** How the gateway of a worker follows the one of the main thread. */
-export interface Following {
-  /** The configuration to start with. */
-  readonly bundle: Bundle;
-  /** The version of the configuration that the main thread has brought into force. */
-  readonly committed: () => number;
-  /** Wraps the handler of every route. */
-  readonly watched: Watch;
-}
-
 export type Watch = (handler: Handler, route: WatchedRoute) => Handler;
 
 export interface WatchedRoute {

@@ -16,6 +16,8 @@ export interface ConfigurationOptions {
   readonly config?: ConfigInput;
   /** Path of the JSON configuration file. */
   readonly configFile?: string;
+  /** What has been read for a start, if it could be: the file may be another by now. Default: it is read. */
+  readonly source?: ConfigSource;
   /**
    * Path of a PEM file with one public Ed25519 key or more. The configuration file and its `test_files` must then be signed by one of them,
    * in `FILE.sig` beside each. The keys are read again at each reload. Default: no signature is needed.

@@ -1,55 +1,51 @@
 /**
- * The configuration in force: has it read, tested and compiled, and replaces it as a whole or not at all, in all threads of the program.
+ * The configuration in force: has the first one read and compiled, and puts each next one in its place as a whole. `reloads.ts` reads those.
  */
 import type { Clock } from "../base/clock.ts";
 import { readRegularFile } from "../base/regular_file.ts";
-import type { ConfigSource } from "../config/source.ts";
 import type { Call } from "../http/exchange.ts";
 import type { AccessLog } from "../observe/access_log.ts";
 import { whyUnwritable } from "../observe/line_writer.ts";
 import type { Link } from "../plugins/chain.ts";
-import type { Bundle, Followers, Following } from "./bundle.ts";
-import { ConfigError, fileOf } from "./config_error.ts";
-import type { ConfigInput } from "./config_input.ts";
+import type { Bundle, Followers } from "./bundle.ts";
+import { ConfigError } from "./config_error.ts";
 import { ConfigReader, readNoFile, type ConfigurationOptions, type ReadConfig } from "./config_reader.ts";
+import type { Parts, Reloads } from "./parts.ts";
 import type { CompileTools } from "./plugin_instances.ts";
 import { logFault } from "./serve.ts";
-import { compile, redirectOf, type Loaded, type Snapshot } from "./snapshot.ts";
-import type { ConfigWarning, GatewayStatus, LastReload, LastTests, PluginFaults, ReloadCause, Reloaded, TestReport } from "./status.ts";
+import { compile, type Loaded, type Snapshot } from "./snapshot.ts";
+import type { ConfigWarning, GatewayStatus, LastReload, LastTests, PluginFaults, TestReport } from "./status.ts";
 
 /** The parts of a gateway that a configuration is compiled with, and that a new configuration changes. */
 export type ConfigurationTools = Omit<CompileTools, "onFault"> & { readonly clock: Clock; readonly accessLog: AccessLog };
 
 /** A configuration that is checked and compiled. */
-interface Prepared extends Omit<ReadConfig, "loaded"> {
-  readonly next: Snapshot;
+export interface Prepared extends ReadConfig {
+  readonly loaded: Snapshot;
   /** See `Bundle`. */
   readonly version: number;
 }
 
 export class Configuration {
-  readonly #tools: ConfigurationTools;
-  readonly #reader: ConfigReader;
+  readonly options: ConfigurationOptions;
+  readonly reader: ConfigReader;
+  readonly tools: ConfigurationTools;
+  readonly parts: Parts;
   /** In force. */
   snapshot: Snapshot;
   /** The same, with what it was compiled from. */
-  #inForce: Prepared;
-  /** About the snapshot; computed when they are needed first. */
-  #warnings: readonly ConfigWarning[] | null = null;
+  inForce: Prepared;
+  /** About the snapshot; null: not computed yet. */
+  warnings: readonly ConfigWarning[] | null = null;
   /** When the snapshot was loaded, in milliseconds since 1970. */
   loadedAt: number;
   lastReload: LastReload | null = null;
   lastChange: GatewayStatus["lastChange"] = null;
   /** The last run of tests, also of a configuration that was refused; null before the first one. */
   lastTests: LastTests | null = null;
-  /** Of the first configuration; null: not run yet. */
-  #proven: Promise<void> | null = null;
-  /** Resolves when the reloads so far are over. */
-  #queue: Promise<unknown> = Promise.resolve();
-  /** The last reload in the queue, if it is to read the gateway's own source and has not begun. */
-  #waiting: Promise<Reloaded> | null = null;
-  /** Whether files were reread since a reload has begun. */
-  #isReread = false;
+  /** Of the first configuration, or of the one that a reload brought; null: not run yet. */
+  proven: Promise<void> | null = null;
+  #reloads: Reloads | null = null;
   /** Aborted when the gateway has been closed. */
   readonly closing = new AbortController();
   /** By the key of the plugin instance. */
@@ -58,244 +54,85 @@ export class Configuration {
   onReplaced: (before: Snapshot, next: Snapshot) => void = () => {};
   /** The workers, in the main thread of a program that has some. */
   followers: Followers | null = null;
-  /** In a worker; null elsewhere. */
-  readonly #following: Following | null;
-  /** In a worker: compiled, and not in force yet. */
-  #prepared: Prepared | null = null;
   /** Of the configuration that was compiled last. */
   #lastVersion = 0;
-  /** Whether plugins are being created: what they log now is logged by every thread. */
-  isCompiling = false;
 
-  /** Throws a `ConfigError` when it is refused, a `TypeError` for other options. */
-  constructor(options: ConfigurationOptions, tools: ConfigurationTools, following: Following | null = null) {
-    const bundle = following?.bundle;
-    this.#tools = tools;
-    this.#reader = new ConfigReader(options, bundle !== undefined ? readNoFile : readRegularFile);
+  /** `bundle`: of the main thread, in a worker. Throws a `ConfigError` when it is refused, a `TypeError` for other options. */
+  constructor(options: ConfigurationOptions, tools: ConfigurationTools, bundle?: Bundle) {
+    this.options = options;
+    this.tools = tools;
+    this.parts = tools.runtime.parts;
+    this.reader = new ConfigReader(options, bundle === undefined ? readRegularFile : readNoFile);
     this.loadedAt = tools.clock.wall();
-    this.#following = following;
-    if (following !== null) this.#proven = Promise.resolve();
-    const first = this.#compile(this.#reader.load(bundle?.source ?? this.#reader.source(), bundle));
-    [this.#inForce, this.snapshot] = [first, first.next];
-    this.#enforce(first);
-  }
-
-  /** For another `Configuration` of the same plugin kinds, modules and environment. */
-  get options(): ConfigurationOptions {
-    return this.#reader.options;
-  }
-
-  /** What the configuration in force was compiled from. */
-  get source(): ConfigSource {
-    return this.#inForce.source;
+    const source = bundle?.source ?? options.source ?? this.reader.source();
+    this.inForce = this.compile(this.reader.load(source, bundle));
+    this.snapshot = this.inForce.loaded;
+    this.enforce(this.inForce);
   }
 
   /** The fingerprint of the key that has signed the configuration in force; undefined: it needs no signature. See `PublicKey.fingerprint`. */
   get signer(): string | undefined {
-    return "file" in this.source ? this.source.signer : undefined;
+    const { source } = this.inForce;
+    return "file" in source ? source.signer : undefined;
   }
 
   /** The files that a refused configuration names; none if the last reload was accepted. */
   get refusedFiles(): readonly string[] {
-    return this.lastReload?.outcome === "refused" ? this.#reader.named : [];
+    return this.lastReload?.outcome === "refused" ? this.reader.named : [];
   }
 
-  /** See `Gateway.configWarnings`. */
+  /** See `Gateway.configWarnings`. There are none while no configuration could have any, see `canHaveWarnings`. */
   get configWarnings(): readonly ConfigWarning[] {
-    return (this.#warnings ??= this.#finder?.configWarnings(this.snapshot) ?? []);
+    return (this.warnings ??= this.parts.partIfLoaded("warnings")?.configWarnings(this.snapshot) ?? []);
   }
 
   /** Computes the warnings in slices, beside the traffic. Until then those that are known stay, if there are any. */
   async findWarnings(): Promise<void> {
     const { snapshot } = this;
-    const warnings = await this.#finder?.configWarningsInSlices(snapshot);
-    if (this.snapshot === snapshot) this.#warnings = warnings ?? [];
+    const warnings = await this.parts.partIfLoaded("warnings")?.configWarningsInSlices(snapshot);
+    if (this.snapshot === snapshot) this.warnings = warnings ?? [];
   }
 
-  /** Null: no configuration so far can have warnings, see `canHaveWarnings`. */
-  get #finder() {
-    return this.#parts.partIfLoaded("warnings");
+  /** What replaces the configuration, once the part has been loaded. */
+  get reloads(): Reloads {
+    return (this.#reloads ??= new (this.parts.part("reloads").Reloads)(this));
   }
 
-  get #parts() {
-    return this.#tools.runtime.parts;
-  }
-
-  /** See `Gateway.loadModules`. */
-  loadModules(config?: ConfigInput): Promise<void> {
-    return this.#reader.loadModules(config);
-  }
-
-  /** See `Gateway.reload`. */
-  reload(config: ConfigInput | undefined, by: ReloadCause): Promise<Reloaded> {
-    // The last in the queue reads the same source, as it is by then.
-    if (config === undefined && this.#waiting !== null) return this.#waiting;
-    const reloaded = this.#inTurn(() => {
-      if (this.#waiting === reloaded) this.#waiting = null;
-      return this.#reload(config, by);
-    });
-    this.#waiting = config === undefined ? reloaded : null;
-    return reloaded;
-  }
-
-  /** Configurations replace one another in the order in which that was asked for. */
-  #inTurn<T>(replace: () => Promise<T>): Promise<T> {
-    const replaced = this.#queue.then(replace);
-    this.#queue = replaced.catch(() => {});
-    return replaced;
-  }
-
-  async #reload(config: ConfigInput | undefined, by: ReloadCause): Promise<Reloaded> {
-    const at = this.#tools.clock.wall();
-    try {
-      this.#checkOpen();
-      const source = this.#reader.source(config);
-      await this.#parts.loadParts(source);
-      for (const name of ["changes", "jsonText"] as const) await this.#parts.loadPart(name);
-      this.#isReread = false;
-      const read = this.#reader.load(source);
-      await this.#runTests(read, "strict");
-      // In slices before the configuration is in force: status and log need them at once afterwards.
-      const warnings = await this.#finder?.configWarningsInSlices(read.loaded);
-      const before = this.snapshot;
-      await this.#replace(read);
-      this.#warnings = warnings ?? [];
-      this.#proven = Promise.resolve();
-      if (this.#isReread) this.#rereadLater();
-      this.loadedAt = at;
-      const { digest, shown } = this.snapshot;
-      const changed = digest !== before.digest;
-      const changes = changed ? this.#parts.part("changes").changesBetween(before.shown, shown) : [];
-      const taken = { at, by, digest, outcome: "taken", changes } as const;
-      this.lastReload = taken;
-      if (changed) this.lastChange = taken;
-      return { digest, changed, changes };
-    } catch (error) {
-      const issues = error instanceof ConfigError ? error.message.trimEnd().split("\n") : [(error as Error).message];
-      this.lastReload = { at, by, digest: this.snapshot.digest, outcome: "refused", issues };
-      throw error;
-    }
-  }
-
-  /** Files were reread while their new configuration was tested, with its older content of them. */
-  #rereadLater(): void {
-    try {
-      this.rereadFiles();
-    } catch {
-      // They are not usable under the new configuration: it keeps those that it was loaded with.
-    }
-  }
-
-  /** See `Gateway.rereadFiles`. */
-  rereadFiles(): boolean {
-    const reread = this.#reread();
-    if (reread === null) return false;
-    this.#enforce(this.#compile(reread));
-    this.#findWarningsLater();
-    return true;
-  }
-
-  /** As `rereadFiles`, in all threads of the program. */
-  rereadFilesInAll(): Promise<boolean> {
-    return this.#inTurn(async () => {
-      const reread = await this.#parts.withPositions(() => this.#reread());
-      if (reread === null) return false;
-      await this.#parts.loadPart("jsonText");
-      await this.#replace(reread);
-      this.#findWarningsLater();
-      return true;
-    });
-  }
-
-  /** Only the content of files has changed: the warnings of before stay until the new ones are known. */
-  #findWarningsLater(): void {
-    if (this.#warnings !== null) this.findWarnings().catch(() => (this.#warnings = null));
-  }
-
-  /** Null: no file has changed. */
-  #reread(): ReadConfig | null {
-    const { files, testFiles, global } = this.snapshot;
-    this.#isReread = true;
-    if (files.length === 0 || this.closing.signal.aborted) return null;
-    // Modules and tests stay as they were loaded: one that has changed by now must not keep a certificate from being renewed.
-    const staying = new Set([...testFiles, ...global.pluginModules.map(({ path }) => path.path)]);
-    const { source, inputs } = this.#inForce;
-    const kept = new Map(inputs.files);
-    for (const { path } of files) if (!staying.has(path)) kept.delete(path);
-    const read = this.#reader.load(source, { ...inputs, files: kept });
-    return read.loaded.files.every(({ content }, i) => files[i]?.content.equals(content)) ? null : read;
+  /** Puts new content of files into force, in all threads of the program. See `Gateway.rereadFiles`. */
+  async rereadFilesInAll(): Promise<boolean> {
+    if (this.snapshot.files.length === 0) return false;
+    await this.parts.loadPart("reloads");
+    return this.reloads.rereadFilesInAll();
   }
 
   /** Runs the tests of the first configuration, once. Rejects with a `ConfigError` if one fails; if all that failed ran out of time, only with "strict". */
   prove(late: "strict" | "lenient"): Promise<void> {
-    return (this.#proven ??= this.#runTests({ ...this.#inForce, loaded: this.snapshot }, late));
+    return (this.proven ??= this.runTests(this.inForce, late));
   }
 
-  /** See `Gateway.test`. */
-  async test(only?: string): Promise<TestReport> {
-    const { snapshot } = this;
-    const report = await this.#reportOn(snapshot, only);
-    if (only === undefined && !this.closing.signal.aborted) this.#note(snapshot, report);
-    return report;
-  }
-
-  async #runTests({ loaded, source }: Pick<ReadConfig, "loaded" | "source">, late: "strict" | "lenient"): Promise<void> {
+  async runTests(read: ReadConfig, late: "strict" | "lenient"): Promise<void> {
     if (this.options.tests === "skip") return;
-    const report = await this.#reportOn(loaded);
-    this.#checkOpen();
-    this.#note(loaded, report);
-    const [first, ...more] = report.tests.filter(({ passed }) => !passed);
-    if (first === undefined) return;
-    if (late === "lenient" && first.late && more.every((test) => test.late)) {
-      const fields = { tests: report.failed, first: first.name, reason: first.differences.join("; ") };
-      return this.#tools.log.warn("tests ran out of time; the gateway starts, a reload would be refused", fields);
-    }
-    throw new ConfigError((await this.#parts.onDemand.tests()).failuresOf(loaded.tests, report), fileOf(source));
+    if (read.loaded.tests.length > 0) return (await this.parts.onDemand.tests()).prove(this, read, late);
+    this.checkOpen();
+    this.noteTests(read.loaded, NO_TESTS);
   }
 
-  async #reportOn(loaded: Loaded, only?: string): Promise<TestReport> {
-    if (loaded.tests.length === 0) return { passed: 0, failed: 0, tests: [] };
-    const { runTests } = await this.#parts.onDemand.tests();
-    return runTests(loaded, { only, wall: this.#tools.clock.wall(), signal: this.closing.signal, redirect: redirectOf(loaded.config.global, this.#parts) });
-  }
-
-  #note({ digest }: Loaded, report: TestReport): void {
-    this.lastTests = { at: this.#tools.clock.wall(), digest, report };
-  }
-
-  /** Nothing would end the probes and look-ups that a configuration starts. */
-  #checkOpen(): void {
-    if (this.closing.signal.aborted) throw new Error("the gateway has been closed");
+  noteTests({ digest }: Loaded, report: TestReport): void {
+    this.lastTests = { at: this.tools.clock.wall(), digest, report };
   }
 
   /** The inputs of the configuration in force, for a worker that starts. */
   get bundle(): Bundle {
-    return this.#bundleOf(this.#inForce);
+    return this.bundleOf(this.inForce);
   }
 
-  #bundleOf({ version, source, inputs, next }: Prepared): Bundle {
-    return { version, source, ...inputs, memory: this.#tools.runtime.sharedMemory(next.inUse) };
+  bundleOf({ version, source, inputs, loaded }: Prepared): Bundle {
+    return { version, source, ...inputs, memory: this.tools.runtime.sharedMemory(loaded.inUse) };
   }
 
-  /** In a worker: compiles what the main thread has compiled. Rejects with a `ConfigError`, or the error that a plugin threw at its creation. */
-  async prepare({ version, source, environment, files }: Bundle): Promise<void> {
-    await this.#parts.loadPart("jsonText");
-    await this.#parts.load(source, environment, (path) => files.get(path) ?? readNoFile(path));
-    this.#prepared = this.#compile(this.#reader.load(source, { environment, files }), version);
-  }
-
-  /** In a worker: brings the prepared configuration into force if the main thread has done so. To be called when a request arrives. */
-  catchUp(): void {
-    const prepared = this.#prepared;
-    if (prepared === null || this.#following!.committed() !== prepared.version) return;
-    this.#prepared = null;
-    this.#enforce(prepared);
-  }
-
-  /** In a worker: drops the prepared configuration. */
-  abandon(): void {
-    if (this.#prepared !== null) this.#drop(this.#prepared);
-    this.#prepared = null;
+  /** Nothing would end the probes and look-ups that a configuration starts. */
+  checkOpen(): void {
+    if (this.closing.signal.aborted) throw new Error("the gateway has been closed");
   }
 
   /** From now on it is not replaced. */
@@ -303,52 +140,34 @@ export class Configuration {
     this.closing.abort();
   }
 
-  /** In all threads of the program, or in none. */
-  async #replace(read: ReadConfig): Promise<void> {
-    this.#checkOpen();
-    const prepared = this.#compile(read);
-    try {
-      await this.followers?.prepare(this.#bundleOf(prepared));
-      this.#checkOpen();
-    } catch (error) {
-      this.#drop(prepared);
-      throw error;
-    }
-    this.#enforce(prepared);
-  }
-
-  #compile({ loaded, source, inputs }: ReadConfig, version = ++this.#lastVersion): Prepared {
-    this.isCompiling = true;
-    try {
-      return { version, source, inputs, next: compile(loaded, { ...this.#tools, onFault: this.#onFault, watched: this.#following?.watched }) };
-    } finally {
-      this.isCompiling = false;
-    }
+  compile({ loaded, source, inputs }: ReadConfig, version = ++this.#lastVersion): Prepared {
+    return { version, source, inputs, loaded: compile(loaded, { ...this.tools, onFault: this.#onFault }) };
   }
 
   /** Throws, and changes nothing, when the file of the access log cannot be opened: the last step that can fail. */
-  #enforce(prepared: Prepared): void {
+  enforce(prepared: Prepared): void {
     const before = this.snapshot;
-    const { next } = prepared;
-    const { accessLog, runtime } = this.#tools;
+    const next = prepared.loaded;
+    const { accessLog, runtime } = this.tools;
     try {
       accessLog.adopt(next.global.accessLog);
     } catch (error) {
-      this.#drop(prepared);
+      this.drop(prepared);
       throw this.accessLogError(error, next);
     }
-    this.followers?.commit(this.#bundleOf(prepared));
+    this.followers?.commit(this.bundleOf(prepared));
     runtime.adopt(next.inUse);
     next.metrics?.adopt();
-    this.#inForce = prepared;
+    this.inForce = prepared;
     this.snapshot = next;
     for (const key of this.pluginFaults.keys()) if (!next.instances.has(key)) this.pluginFaults.delete(key);
     this.onReplaced(before, next);
   }
 
-  #drop({ next }: Prepared): void {
+  /** For a configuration that does not come into force. */
+  drop({ loaded }: Prepared): void {
     this.followers?.abandon();
-    this.#tools.runtime.abandon(next.inUse);
+    this.tools.runtime.abandon(loaded.inUse);
   }
 
   /** For the system's error when the access log's file cannot be opened. */
@@ -358,11 +177,14 @@ export class Configuration {
   }
 
   readonly #onFault = (link: Link, call: Call, error: unknown): void => {
-    logFault(this.#tools.log, call, error, link);
+    logFault(this.tools.log, call, error, link);
     const { name, scope: { key, id, level, service, route } } = link;
-    this.#tools.metrics?.pluginFailed(name);
+    this.tools.metrics?.pluginFailed(name);
     // A request may outlive the configuration under which it arrived.
     if (!this.snapshot.instances.has(key)) return;
     this.pluginFaults.set(key, { plugin: name, id, level, service, route, count: (this.pluginFaults.get(key)?.count ?? 0) + 1 });
   };
 }
+
+/** What is reported where there are no tests. */
+export const NO_TESTS: TestReport = { passed: 0, failed: 0, tests: [] };

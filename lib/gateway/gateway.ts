@@ -10,16 +10,14 @@ import { whyUnwritable } from "../observe/line_writer.ts";
 import { Listener, type ListenerOptions } from "../server/listener.ts";
 import type { TlsFiles } from "../server/tls.ts";
 import { joinTunnel } from "../upstream/tunnel.ts";
-import type { Following } from "./bundle.ts";
-import type { ConfigInput } from "./config_input.ts";
 import { Configuration } from "./configuration.ts";
-import type { CompleteOptions, GatewayParts, ListenOptions } from "./options.ts";
+import type { CompleteOptions, Following, GatewayParts, ListenOptions } from "./options.ts";
 import type { Listening } from "./parts.ts";
 import { Runtime } from "./runtime.ts";
 import { Requests } from "./serve.ts";
 import { Shutdown } from "./shutdown.ts";
 import type { Snapshot } from "./snapshot.ts";
-import type { ConfigWarning, Reloaded, ReloadCause } from "./status.ts";
+import type { ConfigWarning } from "./status.ts";
 
 export { ConfigError } from "./config_error.ts";
 export type { GatewayHealth, GatewayParts, CompleteOptions, ListenOptions } from "./options.ts";
@@ -43,8 +41,8 @@ export class GatewayCore {
     const accessLog = new AccessLog({ sink, clock, log, combined: () => modules.part("combinedLog").combinedLines(), isRemote: following !== null });
     const { secretParameters } = runtime;
     const { spans, tracer } = tracing === undefined ? { spans: null, tracer: null } : modules.part("tracing").openTracing(tracing, { clock, log, secretParameters });
-    const tools = { clock, log, metrics, runtime, accessLog, tracer, defaultCertificate: () => listening.https };
-    const configuration = new Configuration(options, tools, following);
+    const tools = { clock, log, metrics, runtime, accessLog, tracer, watched: following?.watched, defaultCertificate: () => listening.https };
+    const configuration = new Configuration(options, tools, following?.bundle);
     const recent = recentPart && new recentPart.RecentRequests(runtime);
     const withoutSessions = adminCookie === undefined ? undefined : modules.part("adminCookie").sessionRemover(adminCookie);
     const requests = new Requests({ ...tools, configuration, recent, withoutSessions, activate: () => this.#activate() });
@@ -55,7 +53,7 @@ export class GatewayCore {
       joinTunnel(client, behind, tunnel, notes, delivery);
     };
     const inForce = () => {
-      configuration.catchUp();
+      following?.catchUp(configuration);
       return configuration.snapshot;
     };
     const listener = new Listener({
@@ -141,34 +139,6 @@ export class GatewayCore {
     listening.isListening = true;
     if (tls !== undefined) listening.https = runtime.parts.part("tlsServer").httpsFacts(tls);
     return address;
-  }
-
-  /**
-   * Applies a new configuration: `config`, else the file read again, once all of its tests pass. All or nothing: on failure it rejects with a
-   * `ConfigError` and keeps the old configuration. Requests in progress finish with the
-   * configuration they started with. Reloads run one after another; one without `config` that waits stands for all that follow it.
-   * `status.lastReload` reports both outcomes, with `by` as the cause. Rejects if the gateway is closed.
-   */
-  reload(config?: ConfigInput, by: ReloadCause = "api"): Promise<Reloaded> {
-    return this.#parts.configuration.reload(config, by);
-  }
-
-  /**
-   * Loads the plugin modules that the next configuration names and that are not loaded yet: `await` it before `reload`, which reports
-   * unusable modules. The configuration in force does not change.
-   */
-  loadModules(config?: ConfigInput): Promise<void> {
-    return this.#parts.configuration.loadModules(config);
-  }
-
-  /**
-   * Applies new content of `files` (never of plugin modules and `testFiles`), under the configuration in force. Everything else stays as it
-   * was loaded, whatever the configuration file, `${file:}` secrets and other files hold by now: an error there must not keep a certificate
-   * from being renewed, and a rotated secret waits for `reload`. All or nothing as `reload`. False when their content is the same, and once
-   * the gateway has been closed.
-   */
-  rereadFiles(): boolean {
-    return this.#parts.configuration.rereadFiles();
   }
 
   /** Reopens `global.access_log.file` after it has been renamed; when that fails, logs it and writes on to the old one. */

@@ -10,6 +10,7 @@ import type { OtlpExporter } from "../observe/otlp.ts";
 import type { Listener } from "../server/listener.ts";
 import type { TlsFiles } from "../server/tls.ts";
 import type { UpstreamSetReport } from "../upstream/upstream_report.ts";
+import type { Bundle, Watch } from "./bundle.ts";
 import type { ConfigurationOptions } from "./config_reader.ts";
 import type { Configuration } from "./configuration.ts";
 import type { Listening, Reporting, WorkerReports } from "./parts.ts";
@@ -31,6 +32,16 @@ export interface CompleteOptions extends ConfigurationOptions {
   readonly clock?: Clock;
   /** Returns all addresses of an upstream's host name, at least one; rejects when there is none. Default: as the system does (getaddrinfo). */
   readonly lookup?: (host: string) => Promise<readonly { readonly address: string; readonly family: number }[]>;
+}
+
+/** How the gateway of a worker follows the one of the main thread. */
+export interface Following {
+  /** The configuration to start with. */
+  readonly bundle: Bundle;
+  /** Wraps the handler of every route. */
+  readonly watched: Watch;
+  /** Brings the prepared configuration into force if the main thread has done so. Called when a request arrives. */
+  catchUp(configuration: Configuration): void;
 }
 
 export interface ListenOptions {

@@ -14,6 +14,7 @@ import type { AnyPlugin } from "../plugins/plugin.ts";
 import { ConfigError } from "./config_error.ts";
 
 export type { Mounted } from "../embed/mounted.ts";
+export type { Reloads } from "./reloads.ts";
 export type { Change } from "../proof/config_diff.ts";
 export type { DryRun } from "../proof/dry_run.ts";
 export type { DryRuns } from "../proof/dry_runs.ts";

@@ -60,6 +60,7 @@ import * as moduleLoader from "../gateway/module_loader.ts";
 import * as pluginDestinations from "../gateway/plugin_destinations.ts";
 import * as pluginMemory from "../gateway/plugin_memory.ts";
 import * as pluginInstances from "../gateway/plugin_instances.ts";
+import * as reloads from "../gateway/reloads.ts";
 import * as tracing from "../gateway/tracing.ts";
 import * as sharedCounters from "../gateway/shared_counters.ts";
 import { fieldsOfParts, type LoadedParts, type Parts } from "../gateway/parts.ts";
@@ -110,6 +111,7 @@ const ALL: LoadedParts = {
   shared: { ...sharedCounts, ...sharedMemory, ...sharedConnections },
   embedding: { ...inject, ...mounted },
   foreignKinds,
+  reloads,
   changes,
   workerReports,
   tracing,

@@ -1,7 +1,7 @@
 /**
  * Loads what a configuration names, before a gateway is made with it: parts of the program, and plugin modules.
  */
-import { readConfigFile } from "../config/source.ts";
+import { readConfigFile, type ConfigSource } from "../config/source.ts";
 import type { Environment } from "../config/start_settings.ts";
 import { signatureCheck } from "../gateway/config_reader.ts";
 import { Parts } from "../gateway/parts.ts";
@@ -13,11 +13,17 @@ import { TABLE } from "./table.ts";
  * the option of `createGateway`: nothing is loaded for a file without the signature that it must have.
  */
 export async function loadPluginModules(config: string | object, environment: Environment = process.env, configKeyFile?: string): Promise<Parts> {
+  return (await readForStart(config, environment, configKeyFile)).modules;
+}
+
+/** The same, with what was read, so that the gateway is made with nothing else. Without `source` it could not be read. */
+export async function readForStart(config: string | object, environment: Environment, configKeyFile?: string): Promise<{ readonly modules: Parts; readonly source?: ConfigSource }> {
   const modules = freshModules();
   if (configKeyFile !== undefined) await modules.loadPart("signatures");
-  const read = typeof config === "string" ? readConfigFile(config, signatureCheck(modules, configKeyFile)) : { ok: true as const, value: config };
-  if (read.ok) await modules.load(read, environment);
-  return modules;
+  const source = typeof config === "string" ? readConfigFile(config, signatureCheck(modules, configKeyFile)) : { ok: true as const, value: config };
+  if (!source.ok) return { modules };
+  await modules.load(source, environment);
+  return { modules, source };
 }
 
 /** Nothing is loaded yet. */

@@ -187,6 +187,8 @@ export const PARTS = {
   },
   /** What a program that embeds a gateway calls, and ours never does. */
   embedding: { load: async () => ({ ...(await import("../embed/inject.ts")), ...(await import("../embed/mounted.ts")) }) },
+  /** What replaces the configuration in force; the first reload has it loaded, and a start whose configuration names files. */
+  reloads: { load: () => import("../gateway/reloads.ts") },
   /** What a reload changes. */
   changes: { load: () => import("../proof/config_diff.ts") },
   workerReports: { load: () => import("../report/worker_reports.ts") },
@@ -200,7 +202,7 @@ export const PARTS = {
 
 /** What can wait until it is asked for. */
 export const ON_DEMAND = {
-  tests: () => import("../proof/run_tests.ts"),
+  tests: async () => ({ ...(await import("../gateway/config_tests.ts")), ...(await import("../proof/run_tests.ts")) }),
   explain: () => import("../proof/explain.ts"),
   dryRuns: () => import("../proof/dry_runs.ts"),
   dryRun: () => import("../proof/dry_run.ts"),

@@ -77,7 +77,7 @@ export class DryRuns {
   }
 }
 
-function inputOf({ options, snapshot, source }: Configuration, text: Buffer | null, recent: RecentRequests | null): DryRunInput {
+function inputOf({ options, snapshot, inForce: { source } }: Configuration, text: Buffer | null, recent: RecentRequests | null): DryRunInput {
   const { config, configFile, configKeyFile, kinds, environment = process.env } = options;
   const own = { ...(config && { config }), ...(configFile && { configFile }), ...(configKeyFile && { configKeyFile }), ...(kinds && { kinds }) };
   const files = new Map(snapshot.files.map(({ path, content }) => [path, content]));

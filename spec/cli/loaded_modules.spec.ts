@@ -73,6 +73,7 @@ const PARTS = {
   commandLine: /^lib\/cli\/(?:command_line|commands|arguments)$/,
   warnings: /^lib\/(?:proof\/(?:config_warnings|plugin_warnings|route_warnings|written)|route\/(?:\w*overlaps|placed_routes|pattern_index|spellings|sample_requests))$/,
   proof: /^lib\/proof\/(?!config_diff$|config_warnings$|plugin_warnings$|route_warnings$|written$)/,
+  reloads: /^lib\/gateway\/reloads$/,
   changes: /^lib\/proof\/config_diff$/,
   jsonText: /^lib\/config\/json_text$/,
   sockets: /^lib\/cli\/socket_activation$/,
@@ -190,6 +191,6 @@ describe("a reload", () => {
     writeFileSync(running.file, JSON.stringify(withService({ protocol: "h2c", plugins: [{ name: "request_size_limit", config: { max_payload_size: 1 } }] })));
     running.child.kill("SIGHUP");
     await running.says(/"message":"configuration reloaded"/);
-    expect(partsOf(modules())).toEqual(["kinds", "plugins", "http2", "changes", "jsonText"]);
+    expect(partsOf(modules())).toEqual(["kinds", "plugins", "http2", "reloads", "changes", "jsonText"]);
   });
 });

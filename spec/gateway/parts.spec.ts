@@ -1,11 +1,12 @@
 /** Which parts of the program a configuration has loaded; which modules a start loads is in `spec/cli/loaded_modules.spec.ts`. */
+import { writeFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import type { ConfigSource } from "../../lib/config/source.ts";
 import { ConfigError } from "../../lib/gateway/config_error.ts";
 import { Gateway } from "../../lib/embed/gateway.ts";
 import { Parts } from "../../lib/gateway/parts.ts";
 import { KINDS, TABLE } from "../../lib/parts/table.ts";
-import { freshModules, loadPluginModules } from "../../lib/parts/load.ts";
+import { freshModules, loadPluginModules, readForStart } from "../../lib/parts/load.ts";
 import { createGateway, type ConfigInput } from "../../lib/index.ts";
 import { builtinPlugins } from "../../lib/plugins/builtin.ts";
 import { blocksOf, document } from "../support/documents.ts";
@@ -87,6 +88,18 @@ describe("a gateway whose parts are loaded on demand", () => {
     const configFile = fileWith(terminating);
     const gateway = new Gateway({ configFile, modules: await partsOf(configFile) });
     expect(await gateway.inject({ url: "/" })).toMatchObject({ status: 418 });
+    await gateway.close(0);
+  });
+
+  it("starts with what was read for its parts, also if the file has been replaced since then", async () => {
+    const configFile = fileWith(terminating);
+    const { modules, source } = await readForStart(configFile, {});
+    await modules.loadPart("embedding");
+    writeFileSync(configFile, JSON.stringify({ services: [{ ...service, circuit_breaker: {} }] }));
+    const gateway = new Gateway({ configFile, modules, ...(source && { source }) });
+    expect(await gateway.inject({ url: "/" })).toMatchObject({ status: 418 });
+    await gateway.reload();
+    expect(await gateway.inject({ url: "/" })).toMatchObject({ status: 502 });
     await gateway.close(0);
   });
 

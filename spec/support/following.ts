@@ -2,6 +2,7 @@
 import { writeFileSync } from "node:fs";
 import { onTestFinished } from "vitest";
 import type { Threads } from "../../lib/base/threads.ts";
+import { Follower } from "../../lib/cluster/follower.ts";
 import { received, type Bundle, type Followers } from "../../lib/gateway/bundle.ts";
 import { Gateway } from "../../lib/embed/gateway.ts";
 import type { GatewayOptions } from "../../lib/index.ts";
@@ -37,19 +38,20 @@ export async function together({ ofWorkers = [{}, {}], ...options }: TogetherOpt
   let committed = configuration.bundle.version;
   let { memory } = configuration.bundle;
   let held = Promise.resolve();
-  const workers = ofWorkers.map((own, place) => {
+  const each = ofWorkers.map((own, place) => {
     const threads: Threads = { id: 2 + place, place, count, memory: (name) => memory.get(name)! };
     const { config: _config, configFile: _file, ...others } = options;
-    return new Gateway({ ...others, ...own, modules: withAllParts(own.modules) }, threads, { bundle: sent(configuration.bundle), committed: () => committed, watched: (handler) => handler });
+    const follower = new Follower(sent(configuration.bundle), (handler) => handler, () => committed);
+    const gateway = new Gateway({ ...others, ...own, tests: "skip", modules: withAllParts(own.modules) }, threads, follower);
+    return { gateway, follower, configuration: Gateway.partsOf(gateway).configuration };
   });
-  const each = workers.map((worker) => Gateway.partsOf(worker).configuration);
   const followers: Followers = {
     ...{ configured: count, serving: count, restarts: 0, alive: 0, terminate: async () => {}, collect: async () => {} },
     async prepare(bundle) {
       events.push("prepare");
       await held;
       memory = bundle.memory;
-      await Promise.all(each.map((worker) => worker.prepare(sent(bundle))));
+      await Promise.all(each.map((worker) => worker.follower.prepare(worker.configuration, sent(bundle))));
     },
     commit(bundle) {
       events.push("commit");
@@ -57,7 +59,7 @@ export async function together({ ofWorkers = [{}, {}], ...options }: TogetherOpt
     },
     abandon() {
       events.push("abandon");
-      for (const worker of each) worker.abandon();
+      for (const worker of each) worker.follower.abandon(worker.configuration);
     },
     renewTls: () => void events.push("renewTls"),
     announceStop: () => void events.push("announceStop"),
@@ -67,6 +69,7 @@ export async function together({ ofWorkers = [{}, {}], ...options }: TogetherOpt
     },
   };
   configuration.followers = followers;
+  const workers = each.map(({ gateway }) => gateway);
   onTestFinished(async () => void (await Promise.all([main, ...workers].map((gateway) => gateway.close(0)))));
   const ports: number[] = [];
   for (const worker of workers) ports.push((await worker.listen({ port: 0 })).port);

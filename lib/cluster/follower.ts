@@ -1,0 +1,50 @@
+/**
+ * Has the gateway of a worker follow the one of the main thread: a configuration is prepared, and comes into force once the main thread says so.
+ */
+import type { Bundle, Watch } from "../gateway/bundle.ts";
+import { readNoFile } from "../gateway/config_reader.ts";
+import type { Configuration, Prepared } from "../gateway/configuration.ts";
+import type { Following } from "../gateway/options.ts";
+
+export class Follower implements Following {
+  readonly bundle: Bundle;
+  readonly watched: Watch;
+  /** The version of the configuration that the main thread has brought into force. */
+  readonly #committed: () => number;
+  /** Compiled, and not in force yet. */
+  #prepared: Prepared | null = null;
+  /** Whether plugins are being created for a further configuration: what they log now is logged by every thread. */
+  isCompiling = false;
+
+  constructor(bundle: Bundle, watched: Watch, committed: () => number) {
+    this.bundle = bundle;
+    this.watched = watched;
+    this.#committed = committed;
+  }
+
+  /** Compiles what the main thread has compiled. Rejects with a `ConfigError`, or the error that a plugin threw at its creation. */
+  async prepare(configuration: Configuration, { version, source, environment, files }: Bundle): Promise<void> {
+    const { parts, reader } = configuration;
+    await parts.loadPart("jsonText");
+    await parts.load(source, environment, (path) => files.get(path) ?? readNoFile(path));
+    this.isCompiling = true;
+    try {
+      this.#prepared = configuration.compile(reader.load(source, { environment, files }), version);
+    } finally {
+      this.isCompiling = false;
+    }
+  }
+
+  catchUp(configuration: Configuration): void {
+    const prepared = this.#prepared;
+    if (prepared === null || this.#committed() !== prepared.version) return;
+    this.#prepared = null;
+    configuration.enforce(prepared);
+  }
+
+  /** Drops the prepared configuration. */
+  abandon(configuration: Configuration): void {
+    if (this.#prepared !== null) configuration.drop(this.#prepared);
+    this.#prepared = null;
+  }
+}

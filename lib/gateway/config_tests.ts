@@ -1,0 +1,35 @@
+/**
+ * Runs the tests of a configuration for its gateway, and decides by their report whether the configuration may come into force.
+ */
+import { ConfigError, fileOf } from "./config_error.ts";
+import type { ReadConfig } from "./config_reader.ts";
+import type { Configuration } from "./configuration.ts";
+import { redirectOf, type Loaded } from "./snapshot.ts";
+import type { TestReport } from "./status.ts";
+
+/** Rejects with a `ConfigError` if a test fails; if all that failed ran out of time, only with "strict". */
+export async function prove(configuration: Configuration, { loaded, source }: ReadConfig, late: "strict" | "lenient"): Promise<void> {
+  const report = await reportOn(loaded, configuration);
+  configuration.checkOpen();
+  configuration.noteTests(loaded, report);
+  const [first, ...more] = report.tests.filter(({ passed }) => !passed);
+  if (first === undefined) return;
+  if (late === "lenient" && first.late && more.every((test) => test.late)) {
+    const fields = { tests: report.failed, first: first.name, reason: first.differences.join("; ") };
+    return configuration.tools.log.warn("tests ran out of time; the gateway starts, a reload would be refused", fields);
+  }
+  throw new ConfigError((await configuration.parts.onDemand.tests()).failuresOf(loaded.tests, report), fileOf(source));
+}
+
+/** Runs those of the configuration in force, see `Gateway.test`. */
+export async function testInForce(configuration: Configuration, only?: string): Promise<TestReport> {
+  const { snapshot, closing } = configuration;
+  const report = await reportOn(snapshot, configuration, only);
+  if (only === undefined && !closing.signal.aborted) configuration.noteTests(snapshot, report);
+  return report;
+}
+
+async function reportOn(loaded: Loaded, { parts, tools, closing }: Configuration, only?: string): Promise<TestReport> {
+  const { runTests } = await parts.onDemand.tests();
+  return runTests(loaded, { only, wall: tools.clock.wall(), signal: closing.signal, redirect: redirectOf(loaded.config.global, parts) });
+}

@@ -1,0 +1,141 @@
+/**
+ * Replaces the configuration in force, one job after the other: each reads a configuration or files, and brings them into force in all
+ * threads of the program or in none.
+ */
+import { ConfigError } from "./config_error.ts";
+import type { ConfigInput } from "./config_input.ts";
+import type { ReadConfig } from "./config_reader.ts";
+import type { Configuration } from "./configuration.ts";
+import type { Reloaded, ReloadCause } from "./status.ts";
+
+export class Reloads {
+  readonly #configuration: Configuration;
+  /** Resolves when the jobs so far are over. */
+  #queue: Promise<unknown> = Promise.resolve();
+  /** The last reload in the queue, if it is to read the gateway's own source and has not begun. */
+  #waiting: Promise<Reloaded> | null = null;
+  /** Whether files were reread since a reload has begun. */
+  #isReread = false;
+
+  constructor(configuration: Configuration) {
+    this.#configuration = configuration;
+  }
+
+  /** See `Gateway.reload`. */
+  reload(config: ConfigInput | undefined, by: ReloadCause): Promise<Reloaded> {
+    // The last in the queue reads the same source, as it is by then.
+    if (config === undefined && this.#waiting !== null) return this.#waiting;
+    const reloaded = this.#inTurn(() => {
+      if (this.#waiting === reloaded) this.#waiting = null;
+      return this.#reload(config, by);
+    });
+    this.#waiting = config === undefined ? reloaded : null;
+    return reloaded;
+  }
+
+  /** See `Gateway.rereadFiles`. */
+  rereadFiles(): boolean {
+    const reread = this.#reread();
+    if (reread === null) return false;
+    const configuration = this.#configuration;
+    configuration.enforce(configuration.compile(reread));
+    this.#findWarningsLater();
+    return true;
+  }
+
+  /** As `rereadFiles`, in all threads of the program. */
+  rereadFilesInAll(): Promise<boolean> {
+    return this.#inTurn(async () => {
+      const { parts } = this.#configuration;
+      const reread = await parts.withPositions(() => this.#reread());
+      if (reread === null) return false;
+      await parts.loadPart("jsonText");
+      await this.#replace(reread);
+      this.#findWarningsLater();
+      return true;
+    });
+  }
+
+  /** Configurations replace one another in the order in which that was asked for. */
+  #inTurn<T>(replace: () => Promise<T>): Promise<T> {
+    const replaced = this.#queue.then(replace);
+    this.#queue = replaced.catch(() => {});
+    return replaced;
+  }
+
+  async #reload(config: ConfigInput | undefined, by: ReloadCause): Promise<Reloaded> {
+    const configuration = this.#configuration;
+    const { parts, reader } = configuration;
+    const at = configuration.tools.clock.wall();
+    try {
+      configuration.checkOpen();
+      const source = reader.source(config);
+      await parts.loadParts(source);
+      for (const name of ["changes", "jsonText"] as const) await parts.loadPart(name);
+      this.#isReread = false;
+      const read = reader.load(source);
+      await configuration.runTests(read, "strict");
+      // In slices before the configuration is in force: status and log need them at once afterwards.
+      const warnings = await parts.partIfLoaded("warnings")?.configWarningsInSlices(read.loaded);
+      const before = configuration.snapshot;
+      await this.#replace(read);
+      configuration.warnings = warnings ?? [];
+      configuration.proven = Promise.resolve();
+      if (this.#isReread) this.#rereadLater();
+      configuration.loadedAt = at;
+      const { digest, shown } = configuration.snapshot;
+      const changed = digest !== before.digest;
+      const changes = changed ? parts.part("changes").changesBetween(before.shown, shown) : [];
+      const taken = { at, by, digest, outcome: "taken", changes } as const;
+      configuration.lastReload = taken;
+      if (changed) configuration.lastChange = taken;
+      return { digest, changed, changes };
+    } catch (error) {
+      const issues = error instanceof ConfigError ? error.message.trimEnd().split("\n") : [(error as Error).message];
+      configuration.lastReload = { at, by, digest: configuration.snapshot.digest, outcome: "refused", issues };
+      throw error;
+    }
+  }
+
+  async #replace(read: ReadConfig): Promise<void> {
+    const configuration = this.#configuration;
+    configuration.checkOpen();
+    const prepared = configuration.compile(read);
+    try {
+      await configuration.followers?.prepare(configuration.bundleOf(prepared));
+      configuration.checkOpen();
+    } catch (error) {
+      configuration.drop(prepared);
+      throw error;
+    }
+    configuration.enforce(prepared);
+  }
+
+  /** Files were reread while their new configuration was tested, with its older content of them. */
+  #rereadLater(): void {
+    try {
+      this.rereadFiles();
+    } catch {
+      // They are not usable under the new configuration: it keeps those that it was loaded with.
+    }
+  }
+
+  /** Null: no file has changed. */
+  #reread(): ReadConfig | null {
+    const { snapshot: { files, testFiles, global }, inForce: { source, inputs }, reader, closing } = this.#configuration;
+    this.#isReread = true;
+    if (files.length === 0 || closing.signal.aborted) return null;
+    // Modules and tests stay as they were loaded: one that has changed by now must not keep a certificate from being renewed.
+    const staying = new Set([...testFiles, ...global.pluginModules.map(({ path }) => path.path)]);
+    const kept = new Map(inputs.files);
+    for (const { path } of files) if (!staying.has(path)) kept.delete(path);
+    const read = reader.load(source, { ...inputs, files: kept });
+    return read.loaded.files.every(({ content }, i) => files[i]?.content.equals(content)) ? null : read;
+  }
+
+  /** Only the content of files has changed: the warnings of before stay until the new ones are known. */
+  #findWarningsLater(): void {
+    const configuration = this.#configuration;
+    if (configuration.warnings !== null) configuration.findWarnings().catch(() => (configuration.warnings = null));
+  }
+}
