@@ -16,7 +16,7 @@ const OF_OWN_PROCESS = filesOf("plugins/key_auth", "store/memory", "journeys/str
 const OF_CODECS = ["spec/journeys/**/*.spec.ts", ...filesOf("server/listener")];
 
 const at = (path: string) => fileURLToPath(new URL(path, import.meta.url));
-const OF_NODE = { alias: [{ find: /^.*\/http1_wire\.ts$/, replacement: at("support/node_for_wire.ts") }] };
+const OF_NODE = { alias: [{ find: /^.*\/client_connection\.ts$/, replacement: at("support/node_for_wire.ts") }] };
 const OURS = { alias: [] };
 
 /** Without `isolate` a process loads each module once for all of its files: loading took half of the time of the suite. */

@@ -3,6 +3,7 @@
  */
 import { LONGEST_TIMER_MS } from "../base/clock.ts";
 import { ignore } from "../base/errors.ts";
+import { countReceived } from "../http/limited_body.ts";
 import type { Requests } from "../gateway/serve.ts";
 import { checkRequest, collected, injected, type InjectRequest, type InjectResponse } from "../proof/made_request.ts";
 import type { ReceiveOptions } from "../server/receive.ts";
@@ -11,6 +12,8 @@ import type { ReceiveOptions } from "../server/receive.ts";
 export async function injectInto(requests: Pick<Requests, "serve" | "ended">, request: InjectRequest, receiving: ReceiveOptions): Promise<InjectResponse> {
   checkRequest("inject", request);
   const inbound = injected(request, receiving);
+  inbound.call.notes.received = 0;
+  if (inbound.body !== null) countReceived(inbound.body, inbound.call.notes);
   // No client's connection keeps the process alive, as for other requests.
   const held = setInterval(ignore, LONGEST_TIMER_MS);
   try {

@@ -61,9 +61,7 @@ export class GatewayCore {
       ...(runtime.connections && { connections: runtime.connections }),
       receiving: following === null ? requests.receiving : () => inForce().receiving,
       ports: threads.place < 0 ? "taken" : threads.count > 1 ? "shared" : "alone",
-      http1: () => inForce().global.http1,
-      http2: () => inForce().global.http2,
-      h2c: () => inForce().global.h2c,
+      protocols: () => inForce().global,
       certificates: () => inForce().certificates,
     });
     configuration.onReplaced = (before, next) => renewSessions(listener, before.global, next.global);

@@ -7,7 +7,6 @@ import type { Clock } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { SharedCount } from "../base/shared_counts.ts";
-import { countBytes } from "../http/body.ts";
 import { Exchange, stopPluginTime, type Call } from "../http/exchange.ts";
 import { headersAskedFor, headerValue, headerValues, withHeader, type HeaderList } from "../http/headers.ts";
 import { faultReply, problem, type Reply } from "../http/reply.ts";
@@ -67,15 +66,9 @@ export class Requests {
   readonly serve = (inbound: Inbound): Reply | Promise<Reply> => {
     if (this.#state === "new") this.activate();
     const { clock, accessLog, tracer, configuration: { snapshot } } = this.#tools;
-    const { call, body, upgrade } = inbound;
-    const { notes } = call;
+    const { call } = inbound;
     this.#inFlight++;
-    notes.logged = accessLog.isOn;
-    // Bytes after an upgrade are counted by the tunnel.
-    if (upgrade === null) {
-      notes.received = 0;
-      if (body !== null) countBytes(body, (bytes) => (notes.received! += bytes));
-    }
+    call.notes.logged = accessLog.isOn;
     tracer?.begin(inbound);
     const reply = this.#admit(inbound, snapshot.global.limits) ? serve(inbound, snapshot, this.#tools) : this.#refuse(inbound);
     const { serverTiming } = snapshot;

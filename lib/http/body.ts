@@ -4,7 +4,6 @@
 import { PassThrough, type Readable, type Writable } from "node:stream";
 import { entry, guarded } from "../base/event_loop.ts";
 import { Fault, ignore } from "../base/errors.ts";
-import { LentBody } from "./lent_body.ts";
 
 /** The destination of a body; every `Writable` is one. */
 export interface Sink {
@@ -113,16 +112,4 @@ export function byteStream(body: Readable): Readable {
   });
   bytes.once("close", () => void body.destroy());
   return bytes;
-}
-
-/** Calls `passed` with the length of all that arrives of a body, read or not: to listen to it would be to read it. */
-export function countBytes(body: Readable, passed: (bytes: number) => void): void {
-  if (body instanceof LentBody) return passed(body.byteLength);
-  // Bytes from the same packet as the head are already buffered.
-  if (body.readableLength > 0) passed(body.readableLength);
-  const { push } = body;
-  body.push = (chunk: Buffer | null, encoding?: BufferEncoding) => {
-    if (chunk !== null) passed(chunk.length);
-    return push.call(body, chunk, encoding);
-  };
 }

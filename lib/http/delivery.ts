@@ -31,19 +31,12 @@ export interface DeliveryOptions {
   readonly leastBytesPerS: () => number;
 }
 
-/** Where bytes go. */
-export interface Outlet {
-  /** The destination: a response, a stream, a socket, or a framing layer before one. */
-  readonly to: Sink;
-  /** The transport: the connection in HTTP/1, the stream in HTTP/2. */
-  readonly outlet: Duplex;
-}
-
 /** One direction of a connection or stream, and how far its other end keeps up. */
 export class PacedSink implements Sink, HasDeadline {
   /** As `HasDeadline`. */
   place = -1;
-  readonly #where: Outlet;
+  readonly #outlet: Duplex;
+  readonly #to: Sink;
   readonly #options: DeliveryOptions;
   readonly #handed: () => number;
   readonly #tooSlow: (why: string) => void;
@@ -67,9 +60,13 @@ export class PacedSink implements Sink, HasDeadline {
   #waitedMs = 0;
   #resume: () => void = ignore;
 
-  /** `handed`: bytes that were written so far, without framing. `tooSlow` is called once, with the reason. */
-  constructor(where: Outlet, options: DeliveryOptions, handed: () => number, tooSlow: (why: string) => void) {
-    this.#where = where;
+  /**
+   * `outlet`: the connection in HTTP/1, the stream in HTTP/2; `to`: what is written to, if it is not the same, as a response, or a framing layer.
+   * `handed`: bytes that were written so far, without framing. `tooSlow` is called once, with the reason.
+   */
+  constructor(outlet: Duplex, options: DeliveryOptions, handed: () => number, tooSlow: (why: string) => void, to: Sink = outlet) {
+    this.#outlet = outlet;
+    this.#to = to;
     this.#options = options;
     this.#handed = handed;
     this.#tooSlow = tooSlow;
@@ -77,7 +74,6 @@ export class PacedSink implements Sink, HasDeadline {
     this.#steadyBytesPerMs = Math.max(STEADY_BYTES_PER_S, this.#leastBytesPerS) / 1000;
     this.#aheadMs = options.idleMs;
     this.#quietFrom = options.clock.now();
-    const { outlet } = where;
     // What was written before may be unread.
     const system = outlet instanceof Socket ? takenBySystem(outlet) : null;
     this.#taken = system === null ? Math.min(0, handed() - outlet.writableLength) : Math.max(0, system.bytes - handed());
@@ -85,13 +81,13 @@ export class PacedSink implements Sink, HasDeadline {
 
   write(chunk: Buffer): boolean {
     this.#wroteAt = this.#options.clock.now();
-    return this.#where.to.write(chunk);
+    return this.#to.write(chunk);
   }
 
   once(_event: "drain", run: () => void): void {
     this.#resume = run;
     this.wait();
-    this.#where.to.once("drain", this.#drained);
+    this.#to.once("drain", this.#drained);
   }
 
   /** From now on the other end is waited for. */
@@ -100,7 +96,7 @@ export class PacedSink implements Sink, HasDeadline {
     const now = clock.now();
     this.#look(now);
     if (this.#waitsFrom === Infinity) this.#waitsFrom = this.#quietFrom = now;
-    if (!this.#where.outlet.destroyed) watch.add(this, now);
+    if (!this.#outlet.destroyed) watch.add(this, now);
   }
 
   /** It is no longer waited for. */
@@ -145,7 +141,7 @@ export class PacedSink implements Sink, HasDeadline {
   };
 
   #look(now: number): void {
-    const { outlet } = this.#where;
+    const outlet = this.#outlet;
     const { idleMs } = this.#options;
     if (this.#waitsFrom !== Infinity) {
       this.#waitedMs += now - this.#waitsFrom;
@@ -169,7 +165,7 @@ export class PacedSink implements Sink, HasDeadline {
   #took(bytes: number, now: number): void {
     this.#tookBytes += bytes;
     this.#quietFrom = now;
-    this.#readBy = this.#readTime(this.#readBy, this.#where.outlet.writableLength === 0 ? Math.min(this.#wroteAt, now) : now, bytes);
+    this.#readBy = this.#readTime(this.#readBy, this.#outlet.writableLength === 0 ? Math.min(this.#wroteAt, now) : now, bytes);
     this.#aheadMs += (bytes * 1000) / this.#leastBytesPerS;
   }
 
@@ -197,22 +193,20 @@ interface Handle {
   readonly writeQueueSize?: number;
 }
 
-export interface Recipient extends Outlet {
-  /** Ends the reply in its middle, its connection or stream included. */
-  readonly cut: (why: "broken" | "overdue") => void;
-}
-
 /** The body of one reply on its way to its client. */
 export class Delivery extends PacedSink {
   readonly #call: Call;
-  readonly #recipient: Recipient;
+  readonly #outlet: Duplex;
+  readonly #cut: (why: "broken" | "overdue") => void;
   /** Moment of the monotonic clock at which the exchange has to be over; Infinity: none. */
   readonly #endsAt: number;
 
-  constructor(call: Call, recipient: Recipient, options: DeliveryOptions) {
-    super(recipient, options, () => call.notes.sent ?? 0, (why) => this.#giveUp("request_timeout", `the client reads the reply too slowly: ${why}`));
+  /** `cut` ends the reply in its middle, its connection or stream included. */
+  constructor(call: Call, outlet: Duplex, options: DeliveryOptions, cut: (why: "broken" | "overdue") => void, to?: Sink) {
+    super(outlet, options, () => call.notes.sent ?? 0, (why) => this.#giveUp("request_timeout", `the client reads the reply too slowly: ${why}`), to);
     this.#call = call;
-    this.#recipient = recipient;
+    this.#outlet = outlet;
+    this.#cut = cut;
     // The error reply for a deadline that has passed is not bound by it.
     this.#endsAt = call.endsAt > options.clock.now() ? call.endsAt : Infinity;
   }
@@ -224,14 +218,14 @@ export class Delivery extends PacedSink {
     const broken = (cause: Error | null) => {
       // The client must not mistake the part it has for the whole: no clean end.
       call.fail(cause instanceof Fault ? cause.code : "upstream_reset", cause?.message ?? "the body ended early");
-      this.#recipient.cut("broken");
+      this.#cut("broken");
     };
     pump(body, this, { passed: (bytes) => (call.notes.sent! += bytes), done, broken }, length);
   }
 
   /** All of the reply has been written: true where the client has yet to read some of it. */
   ended(): boolean {
-    if (this.#recipient.outlet.writableLength === 0) return false;
+    if (this.#outlet.writableLength === 0) return false;
     this.wait();
     return true;
   }
@@ -259,6 +253,6 @@ export class Delivery extends PacedSink {
 
   #giveUp(code: "upstream_timeout" | "request_timeout", why: string): void {
     this.#call.fail(code, why);
-    this.#recipient.cut("overdue");
+    this.#cut("overdue");
   }
 }

@@ -5,17 +5,18 @@
  * To plugins it is a stream like any other. Only the sender of the reply asks for the bytes themselves, and only while the
  * stream has no reader and no listener, so no other code can hold bytes that a later response overwrites.
  */
-import { Readable } from "node:stream";
 import { GuardedReadable } from "../base/event_loop.ts";
 import { ignore } from "../base/errors.ts";
 
 export class LentBody extends GuardedReadable {
   readonly byteLength: number;
-  readonly #bytes: Buffer;
-  readonly #giveBack: () => void;
-  #state: "held" | "read" | "lent" | "given back" = "held";
+  /** Whether a sender has got its bytes: they cannot be read from the stream any more. */
+  isLent = false;
+  /** Null once they were lent, or passed to a reader. */
+  #bytes: Buffer | null;
+  #giveBack: () => void;
 
-  /** `giveBack` is called at most once, when `bytes` may be overwritten. */
+  /** `giveBack` is called at most once, when `bytes` may be overwritten; never if they are lent and not given back. */
   constructor(bytes: Buffer, giveBack: () => void) {
     super();
     this.byteLength = bytes.length;
@@ -25,63 +26,41 @@ export class LentBody extends GuardedReadable {
     this.on("error", ignore);
   }
 
-  /** Whether the body can be lent: it has no reader and no event listeners. */
-  get isUntouched(): boolean {
-    if (this.#state !== "held" || this.destroyed || this.readableFlowing !== null || this.readableDidRead) return false;
+  /** The bytes, to be used at once; null once the body has a reader or event listeners, or was lent. */
+  get bytes(): Buffer | null {
+    if (this.destroyed || this.readableFlowing !== null || this.readableDidRead) return null;
     // Not by `eventNames`, which makes a list of them and costs a microsecond.
-    return this.listenerCount("error") === 1 && EVENTS.every((event) => this.listenerCount(event) === 0);
+    return this.listenerCount("error") === 1 && EVENTS.every((event) => this.listenerCount(event) === 0) ? this.#bytes : null;
   }
 
-  /** Whether a sender has got its bytes: they cannot be read from the stream any more. */
-  get isLent(): boolean {
-    return this.#state === "lent" || this.#state === "given back";
+  /** The same bytes, which the sender may use until it calls `giveBack`; the body cannot be read any more. */
+  lend(): Buffer | null {
+    const { bytes } = this;
+    if (bytes === null) return null;
+    this.isLent = true;
+    this.#bytes = null;
+    return bytes;
   }
 
-  /** Returns the bytes, valid until `giveBack`. The body must be untouched, and cannot be read afterwards. */
-  lend(): Buffer {
-    if (!this.isUntouched) throw new Error("a body that already has a reader cannot be lent");
-    this.#state = "lent";
-    return this.#bytes;
-  }
-
-  /** Returns a copy of the bytes. The body must be untouched, and stays so. */
-  peek(): Buffer {
-    if (!this.isUntouched) throw new Error("a body that already has a reader cannot be copied");
-    return Buffer.from(this.#bytes);
-  }
-
-  /** Returns the buffer after the bytes were sent. If they never are, the buffer is not reused. */
   giveBack(): void {
-    if (this.#state !== "lent") return;
-    this.#state = "given back";
-    this.#giveBack();
+    const giveBack = this.#giveBack;
+    this.#giveBack = ignore;
+    giveBack();
   }
 
   override _read(): void {
-    if (this.#state === "held") {
+    if (this.#bytes !== null) {
       this.push(Buffer.from(this.#bytes));
-      this.#release();
+      this.#bytes = null;
+      this.giveBack();
     }
     this.push(null);
   }
 
   override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
-    if (this.#state === "held") this.#release();
+    if (!this.isLent) this.giveBack();
     done(error);
   }
-
-  #release(): void {
-    this.#state = "read";
-    this.#giveBack();
-  }
-}
-
-/** A body that its sender may keep: a copy of an untouched lent one, any other as it is. */
-export function ownBody(body: Buffer | Readable | null): Buffer | Readable | null {
-  if (!(body instanceof LentBody) || !body.isUntouched) return body;
-  const bytes = Buffer.from(body.lend());
-  body.giveBack();
-  return bytes;
 }
 
 const EVENTS = ["data", "end", "close", "readable", "newListener"] as const;

@@ -1,15 +1,27 @@
 /**
- * Measures bodies whose length is not known before they have arrived.
+ * Measures bodies while they arrive.
  */
 import type { Readable } from "node:stream";
 import { GuardedReadable } from "../base/event_loop.ts";
 import { Fault, ignore } from "../base/errors.ts";
 import { pump, type PumpEnd, type Sink } from "./body.ts";
+import type { Notes } from "./exchange.ts";
 import { hasHeader, type HeaderList } from "./headers.ts";
 
 /** A body without a Content-Length is measured as it arrives; any other cannot be longer than its Content-Length. `maxBytes` 0: no limit. */
 export function boundBody(body: Readable, headers: HeaderList, maxBytes: number): Readable {
   return maxBytes === 0 || hasHeader(headers, "content-length") ? body : limitedBody(body, maxBytes);
+}
+
+/** Notes the length of all that arrives of a body, read or not: to listen to it would be to read it. */
+export function countReceived(body: Readable, notes: Notes): void {
+  // Bytes from the same packet as the head are already buffered.
+  notes.received! += body.readableLength;
+  const { push } = body;
+  body.push = (chunk: Buffer | null, encoding?: BufferEncoding) => {
+    if (chunk !== null) notes.received! += chunk.length;
+    return push.call(body, chunk, encoding);
+  };
 }
 
 /**

@@ -32,7 +32,7 @@ export async function readBody(exchange: Exchange, maxBytes: number): Promise<Bu
   if (body === null) return NONE;
   const most = bytesOf(maxBytes);
   const tooLarge = () => new Fault("body_too_large", `the body has more than ${most} bytes`);
-  if (!isReady(body)) {
+  if (bytesIn(body) === null) {
     if (Number(headerValue(headers, "content-length") ?? 0) > most) throw tooLarge();
     refuseRead(body, brokenRequest);
     const expects = hasToken(headerValue(headers, "expect"), "100-continue");
@@ -56,9 +56,9 @@ export async function readBody(exchange: Exchange, maxBytes: number): Promise<Bu
     const kept = { body: new LentBody(Buffer.concat(read), ignore), headers: expects ? withoutHeader(headers, "expect") : headers };
     Object.assign(exchange, kept);
   }
-  const whole = exchange.body as LentBody;
-  if (whole.byteLength > most) throw tooLarge();
-  return whole.peek();
+  const whole = bytesIn(exchange.body as LentBody)!;
+  if (whole.length > most) throw tooLarge();
+  return Buffer.from(whole);
 }
 
 /**
@@ -73,14 +73,16 @@ export async function readReply(reply: Reply, maxBytes: number): Promise<Buffer>
   if (body === null) return NONE;
   const most = bytesOf(maxBytes);
   const tooLarge = () => new Fault("upstream_invalid", `the response body has more than ${most} bytes`);
-  if (Buffer.isBuffer(body) || isReady(body)) {
-    if (body.byteLength <= most) return Buffer.isBuffer(body) ? Buffer.from(body) : body.peek();
+  const whole = bytesIn(body);
+  if (whole !== null) {
+    if (whole.length <= most) return Buffer.from(whole);
     discard(reply);
     throw tooLarge();
   }
-  refuseRead(body, brokenReply);
+  const stream = body as Readable;
+  refuseRead(stream, brokenReply);
   let received = 0;
-  const read = await wholeBody(body, (bytes) => ((received += bytes) > most ? tooLarge() : null), brokenReply);
+  const read = await wholeBody(stream, (bytes) => ((received += bytes) > most ? tooLarge() : null), brokenReply);
   if (read instanceof Fault) {
     discard(reply);
     throw read;
@@ -97,8 +99,9 @@ function bytesOf(maxBytes: unknown): number {
   throw new TypeError("maxBytes must be a number of bytes");
 }
 
-function isReady(body: Readable): body is LentBody {
-  return body instanceof LentBody && body.isUntouched;
+/** All of a body that is in memory, and has no reader. */
+function bytesIn(body: Buffer | Readable): Buffer | null {
+  return body instanceof LentBody ? body.bytes : Buffer.isBuffer(body) ? body : null;
 }
 
 function refuseRead(body: Readable, broken: Broken): void {

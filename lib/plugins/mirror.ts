@@ -81,10 +81,10 @@ class Copy {
     const { body } = exchange;
     this.original = exchange;
     this.#copies = copies;
-    if (body instanceof LentBody && body.isUntouched) {
-      // A listener would make it a stream, which is not sent to a second upstream.
-      this.#record(body.peek());
-    } else if (body !== null) this.#watch(exchange, body);
+    const whole = body instanceof LentBody ? body.bytes : null;
+    // A listener would make it a stream, which is not sent to a second upstream.
+    if (whole !== null) this.#record(whole);
+    else if (body !== null) this.#watch(exchange, body);
   }
 
   #watch({ headers, call }: Exchange, body: Readable): void {

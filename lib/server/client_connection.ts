@@ -48,7 +48,6 @@ export class ClientConnection implements RequestSink, Responder {
   readonly #pieces = new Pieces();
   /** False once a part of the current request head waits for the rest. */
   #isHeadNew = true;
-  /** The current request. */
   #inbound: Inbound | null = null;
   /** Those under which it began to arrive. */
   #rules: ReceiveOptions;
@@ -73,6 +72,7 @@ export class ClientConnection implements RequestSink, Responder {
     this.#connection = server.connectionOf(socket);
     socket.on("data", this.#onData).on("end", this.#onEnd).on("close", this.#onClose).on("error", ignore);
     socket.once("close", server.deadlines.everySecond((now, elapsedMs) => this.#look(now, elapsedMs)));
+    server.drain.add(this);
   }
 
   readonly #onData = (chunk: Buffer): void => {
@@ -127,7 +127,6 @@ export class ClientConnection implements RequestSink, Responder {
     if (this.#phase === "waiting" && this.#inbound !== before && this.#inbound!.upgrade !== null) this.#server.answer(this.#inbound!, this);
   }
 
-  /** As `RequestSink`. */
   head(head: RequestHead, whole: Buffer | null): void {
     const { framing } = head;
     this.#isContinued = framing.expects === "nothing";
@@ -140,11 +139,13 @@ export class ClientConnection implements RequestSink, Responder {
     this.#ending = inbound.refusal !== null || inbound.upgrade !== null ? "lost" : framing.isPersistent ? "no" : "asked";
     this.#phase = "waiting";
     if (body !== null && this.#isHeadNew) this.#since = inbound.call.startedAt;
+    if (whole !== null) inbound.call.notes.received = whole.length;
     if (inbound.upgrade === null) this.#server.answer(inbound, this);
   }
 
   body(bytes: Buffer): void {
     this.#discarded += this.#body!.arrived(bytes, this.#server.clock.now());
+    if (this.#inbound !== null) this.#inbound.call.notes.received = this.#body!.received;
   }
 
   ended(): void {
@@ -157,7 +158,6 @@ export class ClientConnection implements RequestSink, Responder {
     }
   }
 
-  /** As `Responder`. */
   send(given: Reply): void {
     const inbound = this.#inbound;
     if (inbound === null || this.#phase !== "waiting") return discard(given);
@@ -179,8 +179,8 @@ export class ClientConnection implements RequestSink, Responder {
     }
     if (isSwitch) return this.#openTunnel(text, reply, inbound);
     call.notes.status = reply.status;
-    const lent = body instanceof LentBody && body.isUntouched ? body : null;
-    const whole = lent?.lend() ?? body;
+    const lent = body instanceof LentBody ? body.lend() : null;
+    const whole = lent ?? body;
     if (whole === null) discard(reply);
     else if (!Buffer.isBuffer(whole)) {
       this.#phase = "streaming";
@@ -193,7 +193,7 @@ export class ClientConnection implements RequestSink, Responder {
     this.#phase = "ready";
     if (lent === null) return this.#server.writeBatch.add(this.#sendReady);
     // At once: much of it is still in the processor's cache, and its memory can be reused.
-    this.#lent = lent;
+    this.#lent = body as LentBody;
     this.#sendReady();
   }
 
@@ -298,7 +298,7 @@ export class ClientConnection implements RequestSink, Responder {
       }
       if (this.#phase === "flushing" && this.#delivery === null) {
         // The client has not read the reply at once.
-        this.#delivery = new Delivery(this.#inbound!.call, { to: this.#socket, outlet: this.#socket, cut: () => this.giveUp() }, this.#server.delivery);
+        this.#delivery = new Delivery(this.#inbound!.call, this.#socket, this.#server.delivery, () => this.giveUp());
         this.#delivery.ended();
       }
       if (this.#wantsBytes) return;
@@ -323,7 +323,7 @@ export class ClientConnection implements RequestSink, Responder {
   }
 
   /** Closes the connection if it is idle; a request that has begun to arrive may finish. */
-  endIfIdle(): void {
+  endIdle(): void {
     if (this.#phase !== "idle" || this.#rest !== null) return;
     if (this.#hasServed || this.#connection.encrypted || this.#socket.bytesRead === 0) this.#socket.destroy();
   }
@@ -376,6 +376,7 @@ export class ClientConnection implements RequestSink, Responder {
 
   readonly #onClose = (): void => {
     const inbound = this.#inbound;
+    this.#server.drain.remove(this);
     this.#phase = "over";
     this.#inbound = this.#rest = null;
     if (inbound === null) return;

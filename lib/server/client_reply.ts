@@ -10,7 +10,7 @@ import { writeChunk } from "../http/body.ts";
 import { Delivery } from "../http/delivery.ts";
 import type { Call } from "../http/exchange.ts";
 import { isWritable, NameMap, sameName, type HeaderList } from "../http/headers.ts";
-import { LentBody, ownBody } from "../http/lent_body.ts";
+import { LentBody } from "../http/lent_body.ts";
 import { discard, problem, type Reply } from "../http/reply.ts";
 import { head, type Http1Options } from "./http1.ts";
 import { breakOff } from "./linger.ts";
@@ -35,10 +35,15 @@ export function sendableReply(call: Call, reply: Reply): Reply {
   return problem(call, cause instanceof Fault ? cause.code : "upstream_reset", { why: cause === null ? "the body ended early" : messageOf(cause) });
 }
 
-/** The body to send, null if there is none (RFC 9110 §6.4.1, §15.3.6). A lent one stays lent if `mayLend`: the sender gives it back once it is sent. */
+/** The body to send, null if there is none (RFC 9110 §6.4.1, §15.3.6). Unless `mayLend`, it is the sender's own: not in memory that is used again. */
 export function bodyToSend(method: string, { status, body }: Reply, mayLend: boolean): Reply["body"] {
   if (body === null || method === "HEAD" || status === 204 || status === 205 || status === 304) return null;
-  return mayLend ? body : ownBody(body);
+  if (mayLend || !(body instanceof LentBody)) return body;
+  const bytes = body.lend();
+  if (bytes === null) return body;
+  const own = Buffer.from(bytes);
+  body.giveBack();
+  return own;
 }
 
 /** How the end of the body is marked: by this Content-Length, by the header Content-Length, by chunks, or by the end of the connection. */
@@ -177,7 +182,7 @@ export function streamReply(socket: Socket, server: Pick<Http1Options, "writeBat
   server.writeBatch.add(() => socket.uncork());
   const isChunked = framing === "chunked";
   const to = isChunked ? { write: (chunk: Buffer) => writeChunk(socket, chunk), once: (event: "drain", run: () => void) => socket.once(event, run) } : socket;
-  const delivery = new Delivery(call, { to, outlet: socket, cut: () => breakOff(socket, framing === "until close") }, server.delivery);
+  const delivery = new Delivery(call, socket, server.delivery, () => breakOff(socket, framing === "until close"), to);
   delivery.stream(body, statedLength(reply.headers), () => {
     // The client may have disconnected meanwhile.
     if (socket.destroyed) return;

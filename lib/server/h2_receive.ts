@@ -8,7 +8,7 @@
 import { METHODS } from "node:http";
 import type { IncomingHttpHeaders, ServerHttp2Stream } from "node:http2";
 import { detectTruncatedBody } from "../http/h2_streams.ts";
-import { boundBody } from "../http/limited_body.ts";
+import { boundBody, countReceived } from "../http/limited_body.ts";
 import { hasHeader, headerValue, headerValues, type HeaderList } from "../http/headers.ts";
 import { BAD_LENGTH, isDropped, isHost, malformed, NO_TUNNEL, PLAIN_LENGTH, UPGRADE_WITH_BODY, withoutDropped, type Refusal } from "./framing.ts";
 import { informStream } from "./h2_respond.ts";
@@ -41,6 +41,10 @@ export function receiveStream(stream: ServerHttp2Stream, block: readonly string[
     });
   }
   const { call, scheme, clientAddress, headers: kept } = receiveParts(headers, connection, options, informStream(stream));
+  const body = endOfStream || upgrade !== null ? null : boundBody(stream, headers, options.limits.maxBodyBytes);
+  // Bytes after an upgrade are counted by the tunnel.
+  if (upgrade === null) call.notes.received = 0;
+  if (body !== null) countReceived(body, call.notes);
   // In the order of `receive.ts`, so that all requests have one hidden class.
   return {
     call,
@@ -52,7 +56,7 @@ export function receiveStream(stream: ServerHttp2Stream, block: readonly string[
     target: pseudo[":path"],
     httpVersion: "2.0",
     headers: kept,
-    body: endOfStream || upgrade !== null ? null : boundBody(stream, headers, options.limits.maxBodyBytes),
+    body,
     trailers: () => trailers,
     upgrade,
     refusal:

@@ -68,7 +68,7 @@ function sendBody(stream: ServerHttp2Stream, body: Buffer | Readable, call: Call
   // No END_STREAM if the body ended early: the client must not mistake the part for the whole.
   const cut = (why: "broken" | "overdue") => giveUp(why === "broken" ? NGHTTP2_INTERNAL_ERROR : NGHTTP2_CANCEL);
   // Node's own timeout of a stream is restarted by anything that the connection sends, answers to PINGs included.
-  const delivery = () => new Delivery(call, { to: stream, outlet: stream, cut }, options);
+  const delivery = () => new Delivery(call, stream, options, cut);
   if (Buffer.isBuffer(body) && body.length <= PIECE_BYTES) {
     call.notes.sent = body.length;
     stream.end(body);

@@ -15,7 +15,7 @@ import type { Limits } from "./limits.ts";
 const { NGHTTP2_ENHANCE_YOUR_CALM, NGHTTP2_FLAG_END_STREAM, NGHTTP2_NO_ERROR } = http2.constants;
 
 /** Connections are opened under the rules that are in force then. */
-export interface H2SessionsOptions extends Pick<Http1Options, "clock" | "log" | "deadlines" | "receiving"> {
+export interface H2SessionsOptions extends Pick<Http1Options, "clock" | "log" | "deadlines" | "receiving" | "drain"> {
   /** Milliseconds that a connection without streams is kept; before its first one it is `limits.headersTimeoutMs`, if that is less. */
   readonly keepAliveMs: number;
   /** Gets each request: `block` is its header list, pseudo-headers first. Calls `onReset` when the client resets it before it was answered. */
@@ -25,7 +25,6 @@ export interface H2SessionsOptions extends Pick<Http1Options, "clock" | "log" | 
 export class H2Sessions {
   readonly #options: H2SessionsOptions;
   readonly #sessions = new Set<Session>();
-  #isDraining = false;
 
   constructor(options: H2SessionsOptions) {
     this.#options = options;
@@ -39,16 +38,10 @@ export class H2Sessions {
   add(socket: Socket): void {
     const session: Session = new Session(socket, this.#options, () => this.#sessions.delete(session));
     this.#sessions.add(session);
-    if (this.#isDraining) session.drain();
+    if (this.#options.drain.hasBegun) session.drain();
   }
 
-  /** Sends a GOAWAY to every client; each connection ends with its last stream. */
-  drain(): void {
-    this.#isDraining = true;
-    this.renew("all");
-  }
-
-  /** Drains the connections that were opened until now, or those with or without TLS; their clients open new ones. */
+  /** Sends a GOAWAY to the clients of all connections, or of those with or without TLS: each ends with its last stream. */
   renew(which: "all" | "plain" | "secure"): void {
     for (const session of this.#sessions) if (which === "all" || session.encrypted === (which === "secure")) session.drain();
   }
@@ -118,7 +111,7 @@ class Session {
     this.#socket = socket;
     this.#options = options;
     const pace = { clock: options.clock, watch: options.deadlines, idleMs: h2.SILENCE_MS, leastBytesPerS: () => 0 };
-    this.#output = new PacedSink({ to: socket, outlet: socket }, pace, () => socket.bytesWritten, ignore);
+    this.#output = new PacedSink(socket, pace, () => socket.bytesWritten, ignore);
     this.#headMs = limits.headersTimeoutMs;
     this.#keepMs = Math.min(options.keepAliveMs, limits.headersTimeoutMs);
     const now = options.clock.now();

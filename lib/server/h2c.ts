@@ -2,18 +2,13 @@
  * Distinguishes HTTP/2 by prior knowledge (RFC 9113 §3.3) from HTTP/1 on a plain port, by the first bytes of a connection.
  */
 import type { Socket } from "node:net";
-import type { Clock } from "../base/clock.ts";
-
-type Protocol = "HTTP/1" | "HTTP/2" | "unknown";
+import { refuseBare, type Http1Options } from "./http1.ts";
 
 /** The part of the preface that no HTTP/1 request can start with; the HTTP/2 parser checks the rest. */
 const PREFACE = Buffer.from("PRI * HTTP/2.0\r\n");
 
-/**
- * Calls `decided` once, unless the connection closes before; bytes read are put back. "unknown": the client has not sent enough within
- * `timeoutMs`.
- */
-export function detectProtocol(socket: Socket, clock: Clock, timeoutMs: number, decided: (protocol: Protocol) => void): void {
+/** Calls `decided` once; bytes read are put back. Ends a connection that has not sent enough within `limits.headersTimeoutMs`. */
+export function detectProtocol(socket: Socket, { clock, drain, receiving }: Http1Options, decided: (protocol: "HTTP/1" | "HTTP/2") => void): void {
   let seen: Buffer = Buffer.alloc(0);
   const onReadable = () => {
     for (let chunk = read(socket); chunk !== null; chunk = read(socket)) seen = seen.length === 0 ? chunk : Buffer.concat([seen, chunk]);
@@ -23,17 +18,23 @@ export function detectProtocol(socket: Socket, clock: Clock, timeoutMs: number, 
   };
   // The client has sent part of a preface at most, and sends nothing more.
   const onEnd = () => void socket.destroy();
+  const undecided = { endIdle: () => void (socket.bytesRead === 0 && socket.destroy()) };
   const stop = () => {
     timer.cancel();
+    drain.remove(undecided);
     socket.off("readable", onReadable).off("end", onEnd).off("close", stop);
   };
-  const decide = (protocol: Protocol) => {
+  const decide = (protocol: "HTTP/1" | "HTTP/2") => {
     stop();
     if (socket.destroyed) return;
     if (seen.length > 0) socket.unshift(seen);
     decided(protocol);
   };
-  const timer = clock.after(timeoutMs, () => decide("unknown"));
+  const timer = clock.after(receiving().limits.headersTimeoutMs, () => {
+    stop();
+    refuseBare(socket, { code: "request_timeout", detail: "The request head did not arrive in time." }, clock);
+  });
+  drain.add(undecided);
   socket.on("readable", onReadable).on("end", onEnd).on("close", stop);
 }
 

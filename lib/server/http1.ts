@@ -1,5 +1,5 @@
 /**
- * What both codecs for HTTP/1 clients share, our own (`http1_wire.ts`) and node's (`http1_node.ts`): options, drain, refusals of what cannot be read.
+ * What both codecs for HTTP/1 clients share, our own (`client_connection.ts`) and node's (`http1_node.ts`): options, drain, refusals of what cannot be read.
  */
 import { randomUUID } from "node:crypto";
 import { STATUS_CODES } from "node:http";
@@ -44,11 +44,9 @@ export interface Http1Options {
   readonly join: (client: Duplex, behind: Buffer, tunnel: NonNullable<Reply["tunnel"]>, notes: Notes) => void;
 }
 
-/** A codec. */
-export interface Http1 {
-  /** Serves HTTP/1 on a connection that has been admitted. */
-  serve(socket: Socket): void;
-  /** Ends the connections without a request. */
+/** A connection, or what has several. */
+interface HasConnections {
+  /** Ends those without a request. */
   endIdle(): void;
 }
 
@@ -56,13 +54,30 @@ export interface Http1 {
 export class Drain {
   /** Whether connections end with their next reply. */
   isLeaving = false;
+  readonly #members = new Set<HasConnections>();
   #timer: Timer | null = null;
 
-  /** Connections end with their next reply; `endIdle` is called `lingerMs` after the last reply on any, as a request on its way to one may be lost. */
-  begin(clock: Clock, lingerMs: number, endIdle: () => void): void {
+  get hasBegun(): boolean {
+    return this.#timer !== null;
+  }
+
+  /** Connections end with their next reply; those without a request `lingerMs` after the last reply on any, as a request on its way to one may be lost. */
+  begin(clock: Clock, lingerMs: number): void {
+    const endIdle = () => {
+      for (const member of this.#members) member.endIdle();
+    };
     this.isLeaving = true;
     this.#timer = clock.after(lingerMs, endIdle);
     if (lingerMs === 0) endIdle();
+  }
+
+  add(member: HasConnections): void {
+    this.#members.add(member);
+    this.postpone();
+  }
+
+  remove(member: HasConnections): void {
+    this.#members.delete(member);
   }
 
   /** A connection has begun, or lost its request: its client may not know yet that it is ending. */

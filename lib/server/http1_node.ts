@@ -11,7 +11,7 @@ import type { Call } from "../http/exchange.ts";
 import type { HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
 import { malformed, NO_TUNNEL, readFraming } from "./framing.ts";
-import { head, KEEP_ALIVE_MS, refuseBare, refuseUnread, writeInformation, type Http1, type Http1Options } from "./http1.ts";
+import { head, KEEP_ALIVE_MS, refuseBare, refuseUnread, writeInformation, type Http1Options } from "./http1.ts";
 import { isLive, UploadPace, type Limits } from "./limits.ts";
 import { endSoon } from "./linger.ts";
 import { respond } from "./node_reply.ts";
@@ -31,9 +31,9 @@ interface Current {
   readonly call: Call;
 }
 
-export class NodeHttp1 implements Http1 {
+export class NodeHttp1 {
   readonly #options: Http1Options;
-  readonly #upgrades: Pick<Http1, "serve">;
+  readonly #serveUpgrade: (socket: Socket) => void;
   #own: http.Server | null = null;
   /** Connections without a request so far: before Node 26, node does not count them as idle. */
   readonly #fresh = new Set<Socket>();
@@ -49,10 +49,11 @@ export class NodeHttp1 implements Http1 {
   /** Requests after which node loses the bytes that have arrived. */
   readonly #losesRest = new WeakSet<IncomingMessage>();
 
-  /** `upgrades` serves a connection that begins with a request for a WebSocket. */
-  constructor(options: Http1Options, upgrades: Pick<Http1, "serve">) {
+  /** `serveUpgrade` serves a connection that begins with a request for a WebSocket. */
+  constructor(options: Http1Options, serveUpgrade: (socket: Socket) => void) {
     this.#options = options;
-    this.#upgrades = upgrades;
+    this.#serveUpgrade = serveUpgrade;
+    options.drain.add(this);
   }
 
   /** For a host's own `http.Server`. */
@@ -136,7 +137,7 @@ export class NodeHttp1 implements Http1 {
       const isUpgrade = readFraming(request.method!, request.rawHeaders, request.httpVersion).upgrade !== null;
       putBack(request, behind, isUpgrade ? request.rawHeaders : withoutUpgrade(request.rawHeaders));
       this.#queue.over(request.socket);
-      if (isUpgrade) this.#upgrades.serve(request.socket);
+      if (isUpgrade) this.#serveUpgrade(request.socket);
       else serveAgain();
     });
   }

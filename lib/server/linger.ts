@@ -27,7 +27,7 @@ export function endSoon(socket: Duplex & { setTimeout?(ms: number): void }, cloc
   // Not the socket's own timeout: bytes that the client sends would restart it, although the client reads nothing.
   socket.setTimeout?.(0);
   const options = { clock, watch: new DeadlineTimer(clock), idleMs: MAX_UNREAD_MS, leastBytesPerS: () => 0 };
-  const last = new PacedSink({ to: socket, outlet: socket }, options, () => (socket as Partial<Socket>).bytesWritten ?? 0, cut);
+  const last = new PacedSink(socket, options, () => (socket as Partial<Socket>).bytesWritten ?? 0, cut);
   last.wait();
   let stop = () => last.stop();
   socket.once("close", () => stop());

@@ -8,16 +8,17 @@ import { DeadlineTimer } from "../base/clock.ts";
 import { guarded, WriteBatch } from "../base/event_loop.ts";
 import { ignore, messageOf } from "../base/errors.ts";
 import type { DeliveryOptions } from "../http/delivery.ts";
+import type { Config } from "../config/model.ts";
 import type { Notes } from "../http/exchange.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import type { HostCertificates } from "./certificates.ts";
 import type { ConnectionCounts } from "./connection_counts.ts";
 import type * as http2Server from "./http2.ts";
 import type { H2Sessions } from "./h2_sessions.ts";
-import { CLIENT_IDLE_MS, Drain, refuseBare, type Http1, type Http1Options, type Responder } from "./http1.ts";
+import { ClientConnection } from "./client_connection.ts";
+import { CLIENT_IDLE_MS, Drain, type Http1Options, type Responder } from "./http1.ts";
 import type * as nodeHttp1 from "./http1_node.ts";
 import type { NodeHttp1 } from "./http1_node.ts";
-import { createWireHttp1 } from "./http1_wire.ts";
 import { ConnectionLimit } from "./limits.ts";
 import { isEncrypted, connectionWithoutTls, type Inbound } from "./receive.ts";
 import type * as tlsServer from "./tls.ts";
@@ -36,12 +37,8 @@ export interface ListenerOptions extends Pick<Http1Options, "clock" | "log" | "r
   readonly part: <Name extends keyof ListenerParts>(name: Name) => ListenerParts[Name];
   /** Answers a request. An error or rejection is logged, and answered with 500. */
   readonly serve: (inbound: Inbound) => Reply | Promise<Reply>;
-  /** Which codec serves new HTTP/1 connections. Default: our own. */
-  readonly http1?: () => "wire" | "node";
-  /** Whether new TLS connections may use HTTP/2. Default: yes. */
-  readonly http2?: () => boolean;
-  /** Whether new plain connections may use HTTP/2 by prior knowledge. Default: no. */
-  readonly h2c?: () => boolean;
+  /** How new connections are served, see `global`. Default: HTTP/1 by our own codec, and HTTP/2 over TLS. */
+  readonly protocols?: () => Pick<Config["global"], "http1" | "http2" | "h2c">;
   /** Whether the address "::" also accepts IPv4 clients. Default false: it would clash with a listener on 0.0.0.0. */
   readonly dualStack?: boolean;
   /** How the threads of one program use a port: this one alone (the default), "taken" once and given back for others, or "shared" with them. */
@@ -66,17 +63,14 @@ export class Listener {
   readonly #servers: Server[] = [];
   readonly #sockets = new Set<Socket>();
   readonly #shared: Http1Options;
-  readonly #wire: Http1;
+  // Made when a connection needs them first, perhaps while the listener drains.
   #node: NodeHttp1 | null = null;
   #http2: H2Sessions | null = null;
   #tls: TlsServers | null = null;
-  /** Plain connections whose protocol is not known yet. */
-  readonly #undecided = new Set<Socket>();
   /** How many connections have been accepted. */
   #accepted = 0;
   readonly #drain = new Drain();
   #isStopAnnounced = false;
-  #isDraining = false;
   /** Set once `stopAccepting` was called: resolves when the ports are closed. */
   #stopped: Promise<void> | null = null;
   #onAllClosed: (() => void) | null = null;
@@ -89,24 +83,18 @@ export class Listener {
     const delivery = { clock, watch: deadlines, idleMs: CLIENT_IDLE_MS, leastBytesPerS: () => receiving().limits.minReplyBytesPerS };
     const parts = { clock, log, writeBatch, deadlines, delivery, receiving, drain: this.#drain, connectionOf: this.#connectionOf, answer: this.#answer, ended };
     this.#shared = { ...parts, join: (...joined) => join(...joined, delivery) };
-    this.#wire = createWireHttp1(this.#shared);
   }
 
   get #nodeHttp1(): NodeHttp1 {
-    return (this.#node ??= new (this.#options.part("nodeHttp1").NodeHttp1)(this.#shared, this.#wire));
-  }
-
-  /** Made when a connection needs it first, perhaps while the listener drains. */
-  get #h2Sessions(): H2Sessions {
-    if (this.#http2 === null) {
-      this.#http2 = this.#options.part("http2Server").createHttp2(this.#shared);
-      if (this.#isDraining) this.#http2.drain();
-    }
-    return this.#http2;
+    return (this.#node ??= new (this.#options.part("nodeHttp1").NodeHttp1)(this.#shared, this.#serveWire));
   }
 
   get tls(): TlsServers {
-    return (this.#tls ??= new (this.#options.part("tlsServer").TlsServers)(this.#options));
+    if (this.#tls === null) {
+      this.#tls = new (this.#options.part("tlsServer").TlsServers)(this.#options);
+      this.#drain.add(this.#tls);
+    }
+    return this.#tls;
   }
 
   /** Listens for HTTP/1.1, and for HTTP/2 where `h2c` says so; on the socket `fd` if it is given. Rejects with node's listen error. */
@@ -114,8 +102,8 @@ export class Listener {
     const server = net.createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
       if (!this.#admit(guarded(socket))) return;
       socket.on("error", ignore);
-      if (this.#options.h2c?.()) this.#serveByPreface(socket);
-      else this.#serveHttp1(socket);
+      if (this.#options.protocols?.().h2c) this.#options.part("http2Server").detectProtocol(socket, this.#shared, (protocol) => this.#serve(socket, protocol));
+      else this.#serve(socket, "HTTP/1");
     });
     return this.#listen(server, host, port, fd);
   }
@@ -124,7 +112,7 @@ export class Listener {
   async listenSecure(host: string, port: number, files: TlsFiles, fd?: number): Promise<AddressInfo> {
     const server = this.tls.create(files, {
       admit: (socket) => this.#admit(guarded(socket)),
-      serve: (socket) => (socket.alpnProtocol === "h2" ? this.#h2Sessions.add(socket) : this.#serveHttp1(socket)),
+      serve: (socket) => this.#serve(socket, socket.alpnProtocol === "h2" ? "HTTP/2" : "HTTP/1"),
     });
     return this.#listen(server, host, port, fd);
   }
@@ -159,9 +147,8 @@ export class Listener {
   /** Stops accepting. Each connection ends after its last reply, an idle one `lingerMs` after the last reply on any. Resolves when all have ended. */
   async drain(lingerMs: number): Promise<void> {
     await this.stopAccepting(lingerMs);
-    this.#isDraining = true;
-    this.#http2?.drain();
-    this.#drain.begin(this.#options.clock, lingerMs, () => this.#endIdle());
+    this.#http2?.renew("all");
+    this.#drain.begin(this.#options.clock, lingerMs);
     if (this.#sockets.size > 0) await new Promise<void>((resolve) => (this.#onAllClosed = resolve));
   }
 
@@ -176,21 +163,13 @@ export class Listener {
 
   readonly #connectionOf = (socket: Socket) => (isEncrypted(socket) ? this.#options.part("tlsServer").connectionOf(socket) : connectionWithoutTls(socket));
 
-  #serveHttp1(socket: Socket): void {
-    if (this.#options.http1?.() === "node") this.#nodeHttp1.serve(socket);
-    else this.#wire.serve(socket);
+  #serve(socket: Socket, protocol: "HTTP/1" | "HTTP/2"): void {
+    if (protocol === "HTTP/2") (this.#http2 ??= this.#options.part("http2Server").createHttp2(this.#shared)).add(socket);
+    else if (this.#options.protocols?.().http1 === "node") this.#nodeHttp1.serve(socket);
+    else this.#serveWire(socket);
   }
 
-  #serveByPreface(socket: Socket): void {
-    const { clock, receiving } = this.#options;
-    this.#undecided.add(socket);
-    this.#options.part("http2Server").detectProtocol(socket, clock, receiving().limits.headersTimeoutMs, (protocol) => {
-      this.#undecided.delete(socket);
-      if (protocol === "HTTP/1") this.#serveHttp1(socket);
-      else if (protocol === "HTTP/2") this.#h2Sessions.add(socket);
-      else refuseBare(socket, { code: "request_timeout", detail: "The request head did not arrive in time." }, clock);
-    });
-  }
+  readonly #serveWire = (socket: Socket) => void new ClientConnection(socket, this.#shared);
 
   /** Sends the reply of `serve`, waiting only for a promise. A reply that cannot be sent becomes a 500, or is broken off if it has begun. */
   readonly #answer = (inbound: Inbound, responder: Responder): void => {
@@ -227,7 +206,6 @@ export class Listener {
     this.#accepted++;
     socket.once("close", () => {
       this.#sockets.delete(socket);
-      this.#undecided.delete(socket);
       if (this.#sockets.size === 0) this.#onAllClosed?.();
     });
     return true;
@@ -245,14 +223,6 @@ export class Listener {
     else this.#servers.push(server);
     if (!isTcp) throw new Error("it is not a TCP socket");
     return address;
-  }
-
-  /** Ends connections that have not sent a byte of a request, too. */
-  #endIdle(): void {
-    this.#wire.endIdle();
-    this.#node?.endIdle();
-    for (const socket of this.#undecided) if (socket.bytesRead === 0) socket.destroy();
-    this.#tls?.endHandshakes();
   }
 
   async #untilNoneCome(maxPauses: number, pauseMs: number): Promise<void> {

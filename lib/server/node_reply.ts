@@ -58,12 +58,13 @@ export function respond(to: NodeRequest, given: Reply, options: RespondOptions):
   }
   if (!request.complete) request.socket.destroySoon = () => endSoon(request.socket, options.clock);
   call.notes.sent = 0;
-  if (body instanceof LentBody && body.isUntouched) {
+  const lent = body instanceof LentBody ? body.lend() : null;
+  if (lent !== null) {
     call.onEnd(() => {
-      if (response.writableFinished) body.giveBack();
+      if (response.writableFinished) (body as LentBody).giveBack();
     });
     // At once: much of it is still in the processor's cache, and its memory can be reused.
-    return sendWhole(to, body.lend(), options);
+    return sendWhole(to, lent, options);
   }
   if (body === null) discard(reply);
   if (body === null || Buffer.isBuffer(body)) return options.writeBatch.add(() => sendReady(to, body, options));
@@ -72,7 +73,7 @@ export function respond(to: NodeRequest, given: Reply, options: RespondOptions):
     breakOff(request.socket, framing === "until close");
     response.destroy();
   };
-  const delivery = new Delivery(call, { to: response, outlet: request.socket, cut }, options);
+  const delivery = new Delivery(call, request.socket, options, cut, response);
   delivery.stream(body, statedLength(reply.headers), () => {
     if (framing === "chunked") addTrailers(response, replyTrailers(call, reply));
     response.end();
@@ -90,7 +91,7 @@ function sendWhole(to: NodeRequest, whole: Buffer | null, options: RespondOption
     response.end(whole);
   }
   if (request.socket.writableLength > 0) {
-    new Delivery(call, { to: response, outlet: request.socket, cut: () => void response.destroy() }, options).ended();
+    new Delivery(call, request.socket, options, () => void response.destroy(), response).ended();
     options.heldUp(response);
   }
   finish(to, options);

@@ -2,7 +2,7 @@
  * Reads what Node's own parser has made of an HTTP/1 request.
  */
 import type { IncomingMessage } from "node:http";
-import { boundBody } from "../http/limited_body.ts";
+import { boundBody, countReceived } from "../http/limited_body.ts";
 import { readFraming, type Refusal } from "./framing.ts";
 import { receiveHead, type ConnectionFacts, type Inbound, type Inform, type ReceiveOptions, type RequestHead } from "./receive.ts";
 
@@ -15,7 +15,9 @@ export function receive(request: IncomingMessage, connection: ConnectionFacts, o
   const framing = hasBody && request.readableDidRead ? { ...read, refusal: BODY_READ } : read;
   const body = hasBody ? boundBody(request, rawHeaders, options.limits.maxBodyBytes) : null;
   const head: RequestHead = { method, target: targetOf(request), httpVersion, headers: rawHeaders, framing };
-  return receiveHead(head, connection, body, body === null ? null : () => request.rawTrailers, options, inform);
+  const inbound = receiveHead(head, connection, body, body === null ? null : () => request.rawTrailers, options, inform);
+  if (body !== null) countReceived(body, inbound.call.notes);
+  return inbound;
 }
 
 /**

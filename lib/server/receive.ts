@@ -77,6 +77,8 @@ export function receiveHead(
   const kept = framing.dropsHeaders ? withoutDropped(head.headers, underscores) : head.headers;
   const all = framing.namesHeaders ? withoutNamed(kept) : kept;
   const { call, scheme, clientAddress, headers } = receiveParts(all, connection, options, inform);
+  // Bytes after an upgrade are counted by the tunnel.
+  if (framing.upgrade === null) call.notes.received = 0;
   // Written out: spreading one object into another was 8 % of the cost of a small request.
   return {
     call,

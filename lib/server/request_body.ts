@@ -12,10 +12,11 @@ export class RequestBody extends GuardedReadable {
   trailers: HeaderList = NO_TRAILERS;
   /** When bytes last arrived. */
   arrivedAt = 0;
+  /** Bytes that its reader gets. */
+  received = 0;
   readonly #source: { readOn(): void };
   readonly #maxBytes: number;
   readonly #pace: UploadPace;
-  #received = 0;
   #hasRoom = true;
 
   /** `readOn` is called when `wantsBytes` may have changed. */
@@ -35,16 +36,17 @@ export class RequestBody extends GuardedReadable {
 
   /** Whether it arrives too slowly for a reader that reads it, see `UploadPace`. */
   isTooSlow(elapsedMs: number): boolean {
-    return this.readableFlowing === true && this.#pace.isTooSlow(this.#received, elapsedMs);
+    return this.readableFlowing === true && this.#pace.isTooSlow(this.received, elapsedMs);
   }
 
   /** Adds what has arrived; once the reader wants none, that is discarded. Returns how many bytes were. */
   arrived(bytes: Buffer, now: number): number {
     this.arrivedAt = now;
     if (this.destroyed) return bytes.length;
-    this.#received += bytes.length;
-    if (this.#maxBytes === 0 || this.#received <= this.#maxBytes) this.#hasRoom = this.push(bytes);
-    else this.destroy(new Fault("body_too_large", `the body has more than ${this.#maxBytes} bytes`));
+    if (this.#maxBytes === 0 || this.received + bytes.length <= this.#maxBytes) {
+      this.received += bytes.length;
+      this.#hasRoom = this.push(bytes);
+    } else this.destroy(new Fault("body_too_large", `the body has more than ${this.#maxBytes} bytes`));
     return 0;
   }
 

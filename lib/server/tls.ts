@@ -37,8 +37,8 @@ export interface TlsOptions {
   readonly log: Log;
   /** Milliseconds a client has for its handshake. Default 10 000. */
   readonly handshakeMs?: number;
-  /** Whether a new connection may use HTTP/2. Default: yes. */
-  readonly http2?: () => boolean;
+  /** Whether a new connection may use HTTP/2, and more. Default: yes. */
+  readonly protocols?: () => { readonly http2: boolean };
 }
 
 export interface TlsConnections {
@@ -60,7 +60,7 @@ export class TlsServers {
   readonly #clock: Clock;
   readonly #log: Log;
   readonly #handshakeMs: number;
-  readonly #http2: () => boolean;
+  readonly #protocols: () => { readonly http2: boolean };
   /** TCP connections whose handshake has not finished, by their addresses. */
   readonly #handshakes = new Map<string, Socket>();
   readonly #ticketKey = randomBytes(TICKET_KEY_BYTES);
@@ -70,12 +70,12 @@ export class TlsServers {
   #listening = 0;
   #rotation: Timer | null = null;
 
-  constructor({ certificates = () => NO_CERTIFICATES, clock, log, handshakeMs = HANDSHAKE_MS, http2 = () => true }: TlsOptions) {
+  constructor({ certificates = () => NO_CERTIFICATES, clock, log, handshakeMs = HANDSHAKE_MS, protocols = () => ({ http2: true }) }: TlsOptions) {
     this.#certificates = certificates;
     this.#clock = clock;
     this.#log = log;
     this.#handshakeMs = handshakeMs;
-    this.#http2 = http2;
+    this.#protocols = protocols;
   }
 
   /** A server that does not listen yet. Throws node's error for files that cannot be used. */
@@ -83,7 +83,7 @@ export class TlsServers {
     const server = tls.createServer({
       ...this.#contextOptions(files, files),
       // Undefined: the handshake fails with the alert no_application_protocol (RFC 7301 §3.2). It is asked only where the client names protocols.
-      ALPNCallback: ({ protocols }) => (this.#http2() && protocols.includes("h2") ? "h2" : protocols.find((each) => each === "http/1.1")),
+      ALPNCallback: ({ protocols }) => (this.#protocols().http2 && protocols.includes("h2") ? "h2" : protocols.find((each) => each === "http/1.1")),
       handshakeTimeout: this.#handshakeMs,
       noDelay: true,
       ...(files.ca === null ? {} : { requestCert: true, rejectUnauthorized: files.requireClientCert }),
@@ -125,7 +125,7 @@ export class TlsServers {
   }
 
   /** Ends the connections whose handshake has not finished. */
-  endHandshakes(): void {
+  endIdle(): void {
     for (const socket of this.#handshakes.values()) socket.destroy();
   }
 

@@ -176,9 +176,8 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
   #takeWhole(body: Readable): boolean {
     this.#bytes = this.attempt.bytes;
     if (this.#bytes !== null) return true;
-    if (!(body instanceof LentBody) || !body.isUntouched || this.#head.length !== body.byteLength) return false;
-    this.#bytes = body.lend();
-    return true;
+    if (body instanceof LentBody && this.#head.length === body.byteLength) this.#bytes = body.lend();
+    return this.#bytes !== null;
   }
 
   /** Sends the request, unless it was cancelled while it waited. */

@@ -30,8 +30,8 @@ export function joinTunnel(client: Duplex, clientHead: Buffer, tunnel: Tunnel, n
     cut(client);
     cut(upstream);
   };
-  const toUpstream = new PacedSink({ to: upstream, outlet: upstream }, { ...delivery, idleMs, leastBytesPerS: () => 0 }, () => notes.received!, tooSlow);
-  const toClient = new PacedSink({ to: client, outlet: client }, delivery, () => notes.sent!, tooSlow);
+  const toUpstream = new PacedSink(upstream, { ...delivery, idleMs, leastBytesPerS: () => 0 }, () => notes.received!, tooSlow);
+  const toClient = new PacedSink(client, delivery, () => notes.sent!, tooSlow);
   carry(client, upstream, toUpstream, (bytes) => (notes.received! += bytes));
   carry(upstream, client, toClient, (bytes) => (notes.sent! += bytes));
   closeWhenIdle(client, upstream, idleMs, () => toUpstream.isBusy() || toClient.isBusy());

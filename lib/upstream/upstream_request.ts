@@ -221,7 +221,7 @@ export function clientDisconnected(): Fault {
 
 /** Whether a body can still be sent from its beginning. */
 export function isUntouched(body: Readable): boolean {
-  if (body instanceof LentBody) return body.isUntouched;
+  if (body instanceof LentBody) return body.bytes !== null;
   return body.readableFlowing === null && !body.readableDidRead;
 }
 

@@ -22,7 +22,7 @@ function reader({ held = HELD, step = STEP, least = 100, idleMs = 60_000 } = {})
   Object.defineProperty(outlet, "writableLength", { get: () => written - taken });
   const to = { write: (chunk: Buffer) => ((written += chunk.length), take(), taken === written), once: (_event: "drain", run: () => void) => void (go = run) };
   const options = { clock, watch: new DeadlineTimer(clock), idleMs, leastBytesPerS: () => least };
-  const sink = new PacedSink({ to, outlet: outlet as never }, options, () => written, (reason) => (why = reason));
+  const sink = new PacedSink(outlet as never, options, () => written, (reason) => (why = reason), to);
   function take(): void {
     if (held - (taken - read) >= step || taken === 0 || taken - read === 0) taken = Math.min(written, read + held);
   }
@@ -175,7 +175,7 @@ it("counts what others write to its outlet from the moment at which it is seen",
   let written = 0;
   const outlet = Object.defineProperty(new Writable(), "writableLength", { get: () => 0 });
   const options = { clock, watch: new DeadlineTimer(clock), idleMs: 60_000, leastBytesPerS: () => 0 };
-  const sink = new PacedSink({ to: outlet, outlet: outlet as never }, options, () => written, () => {});
+  const sink = new PacedSink(outlet as never, options, () => written, () => {});
   for (let hours = 0; hours < 3; hours++) {
     clock.advance(3_600_000);
     expect(sink.isBusy()).toBe(false);

@@ -5,8 +5,8 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { WriteBatch } from "../../lib/base/event_loop.ts";
 import { DeadlineTimer } from "../../lib/base/clock.ts";
 import { problem, type Reply } from "../../lib/http/reply.ts";
-import { createWireHttp1 } from "../../lib/server/http1_wire.ts";
-import { Drain } from "../../lib/server/http1.ts";
+import { ClientConnection } from "../../lib/server/client_connection.ts";
+import { Drain, type Http1Options } from "../../lib/server/http1.ts";
 import type { Limits } from "../../lib/server/limits.ts";
 import { connectionWithoutTls, type Inbound } from "../../lib/server/receive.ts";
 import { client, codeIn, get, statusesIn } from "../journeys/harness.ts";
@@ -25,7 +25,7 @@ async function serving(serve: (inbound: Inbound) => Reply | undefined, limits: P
   const sockets: net.Socket[] = [];
   const log = { debug() {}, info() {}, warn() {}, error() {} };
   const drain = new Drain();
-  const http1 = createWireHttp1({
+  const options: Http1Options = {
     drain,
     connectionOf: connectionWithoutTls,
     clock,
@@ -42,11 +42,11 @@ async function serving(serve: (inbound: Inbound) => Reply | undefined, limits: P
     },
     ended: (inbound) => void ended.push(inbound),
     join: (_socket, behind) => void joined.push(behind.toString("latin1")),
-  });
+  };
   const server = net.createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
     sockets.push(socket);
     socket.on("error", () => {});
-    http1.serve(socket);
+    new ClientConnection(socket, options);
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   onTestFinished(() => {
@@ -54,7 +54,7 @@ async function serving(serve: (inbound: Inbound) => Reply | undefined, limits: P
     server.close();
     for (const socket of sockets) socket.destroy();
   });
-  const drainAfter = (lingerMs: number) => drain.begin(clock, lingerMs, () => http1.endIdle());
+  const drainAfter = (lingerMs: number) => drain.begin(clock, lingerMs);
   return { clock, drain, drainAfter, port: (server.address() as AddressInfo).port, received, ended, joined, answers, sockets };
 }
 

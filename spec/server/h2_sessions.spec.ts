@@ -4,6 +4,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { silentLog } from "../../lib/base/log.ts";
 import { ANSWER_MS, MAX_LINGER_MS, MAX_UNREPORTED, RESETS, SILENCE_MS, SURPLUS_HEAD_BYTES } from "../../lib/server/h2_limits.ts";
 import { H2Sessions } from "../../lib/server/h2_sessions.ts";
+import { Drain } from "../../lib/server/http1.ts";
 import { DeadlineTimer } from "../../lib/base/clock.ts";
 import { manualClock } from "../support/clock.ts";
 import {
@@ -36,7 +37,7 @@ async function listening(keepAliveMs = 1_000) {
   const streams: ServerHttp2Stream[] = [];
   const sockets: Socket[] = [];
   let limits = defaultLimits;
-  const sessions = new H2Sessions({ clock, log: silentLog, deadlines: new DeadlineTimer(clock), receiving: () => ({ clock, proxies: null, limits }), keepAliveMs, onStream: (stream) => void streams.push(stream) });
+  const sessions = new H2Sessions({ clock, log: silentLog, deadlines: new DeadlineTimer(clock), drain: new Drain(), receiving: () => ({ clock, proxies: null, limits }), keepAliveMs, onStream: (stream) => void streams.push(stream) });
   const server = net.createServer({ allowHalfOpen: true }, (socket) => {
     sockets.push(socket);
     sessions.add(socket.on("error", () => {}));
@@ -86,12 +87,12 @@ it("counts keepAliveMs from the end of the last stream", async () => {
   await talk.closed();
 });
 
-it("drain() ends a new connection at once, and a connection with a stream after the stream", async () => {
+it("renew: ends a new connection at once, and a connection with a stream after the stream", async () => {
   const { streams, sessions, connect } = await listening();
   const busy = await connect();
   busy.headers(1, GET);
   await eventually(() => streams.length === 1, "one stream");
-  sessions.drain();
+  sessions.renew("all");
   expect(await busy.goaway()).toBe(0);
   streams[0]!.respond({ ":status": 204 }, { endStream: true });
   await busy.closed();

@@ -1,4 +1,4 @@
 /** The HTTP/1 codec of this run: Node's in the project "http1: node" of `vitest.config.ts`, otherwise our own. */
-import { createWireHttp1 } from "../../lib/server/http1_wire.ts";
+import { ClientConnection } from "../../lib/server/client_connection.ts";
 
-export const codec: "wire" | "node" = createWireHttp1.name === "createWireHttp1" ? "wire" : "node";
+export const codec: "wire" | "node" = ClientConnection.name === "ClientConnection" ? "wire" : "node";

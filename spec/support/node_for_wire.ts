@@ -1,11 +1,17 @@
-/** Stands in for `lib/server/http1_wire.ts` where specs run with node's server for HTTP/1 clients. */
+/** Stands in for `lib/server/client_connection.ts` where specs run with node's server for HTTP/1 clients. */
+import type { Socket } from "node:net";
 import type { Http1Options } from "../../lib/server/http1.ts";
 import { NodeHttp1 } from "../../lib/server/http1_node.ts";
 // The real module: the alias of `vitest.config.ts` ends in ".ts".
-import { createWireHttp1 as createOwnHttp1 } from "../../lib/server/http1_wire.js";
+import { ClientConnection } from "../../lib/server/client_connection.js";
 
-function createNodeForWire(options: Http1Options) {
-  return new NodeHttp1(options, createOwnHttp1(options));
+const servers = new WeakMap<Http1Options, NodeHttp1>();
+
+class NodeConnection {
+  constructor(socket: Socket, options: Http1Options) {
+    if (!servers.has(options)) servers.set(options, new NodeHttp1(options, (upgraded) => void new ClientConnection(upgraded, options)));
+    servers.get(options)!.serve(socket);
+  }
 }
 
-export { createNodeForWire as createWireHttp1 };
+export { NodeConnection as ClientConnection };

@@ -340,12 +340,12 @@ describe("the read buffer", () => {
     const readBuffer = new ReadBuffer();
     const read = (text: string) => readBuffer.buffer.subarray(0, readBuffer.buffer.write(text));
     const [first, second] = [readBuffer.lend(read("first")), readBuffer.lend(read("second"))];
-    const [firstBytes, secondBytes] = [first.lend(), second.lend()];
+    const [firstBytes, secondBytes] = [first.lend()!, second.lend()!];
     read("xxxxxxxxx");
     expect([String(firstBytes), String(secondBytes)]).toEqual(["first", "second"]);
     expect(secondBytes.buffer).not.toBe(firstBytes.buffer);
     first.giveBack();
-    const third = readBuffer.lend(read("third")).lend();
+    const third = readBuffer.lend(read("third")).lend()!;
     expect(third.buffer).toBe(firstBytes.buffer);
     expect([String(secondBytes), String(third)]).toEqual(["second", "third"]);
   });
@@ -353,10 +353,10 @@ describe("the read buffer", () => {
   it("the read buffer keeps the memory of sixteen bodies", () => {
     const readBuffer = new ReadBuffer();
     const bodies = Array.from({ length: 20 }, () => readBuffer.lend(Buffer.from("abc")));
-    const memory = new Set(bodies.map((body) => body.lend().buffer));
+    const memory = new Set(bodies.map((body) => body.lend()!.buffer));
     expect(memory.size).toBe(20);
     for (const body of bodies) body.giveBack();
-    const again = Array.from({ length: 20 }, () => readBuffer.lend(Buffer.from("abc")).lend().buffer);
+    const again = Array.from({ length: 20 }, () => readBuffer.lend(Buffer.from("abc")).lend()!.buffer);
     expect(new Set(again).size).toBe(20);
     expect(again.filter((each) => memory.has(each))).toHaveLength(16);
   });
