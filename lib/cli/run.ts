@@ -50,7 +50,7 @@ async function serve(settings: Settings): Promise<ExitCode> {
   });
   const onUser1 = whenStarted(({ gateway }) => gateway.reopenAccessLog()); // by default Node would open a debugger port
   process.on("SIGHUP", onHangup).on("SIGUSR1", onUser1);
-  const output = new LineWriter({ fd: process.stdout.fd }, { log, clock: systemClock });
+  const output = new LineWriter(process.stdout.fd, { log, clock: systemClock });
   const { configPath: configFile, configKeyPath } = settings;
   const options = { configFile, tests: settings.tests, ...(configKeyPath !== null && { configKeyFile: configKeyPath }), ...(sockets && { sockets }), accessLog: (lines: string) => output.write(lines) };
   let started: Started | null = null;

@@ -5,7 +5,7 @@ import { writeFileSync } from "node:fs";
 import type { Json } from "../config/json.ts";
 import { isMatches } from "../config/expected.ts";
 import type { TestReport, TestResult } from "../gateway/status.ts";
-import { whyUnwritable } from "../observe/line_writer.ts";
+import { whyUnwritable } from "../observe/log_file.ts";
 import type { RunCommand } from "./arguments.ts";
 import { configKeyFile, namedFile, openCandidate } from "./config_file.ts";
 import { counted } from "./counted.ts";

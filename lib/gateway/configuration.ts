@@ -2,10 +2,10 @@
  * The configuration in force: has the first one read and compiled, and puts each next one in its place as a whole. `reloads.ts` reads those.
  */
 import type { Clock } from "../base/clock.ts";
+import { messageOf } from "../base/errors.ts";
 import { readRegularFile } from "../base/regular_file.ts";
 import type { Call } from "../http/exchange.ts";
 import type { AccessLog } from "../observe/access_log.ts";
-import { whyUnwritable } from "../observe/line_writer.ts";
 import type { Link } from "../plugins/chain.ts";
 import type { Bundle, Followers } from "./bundle.ts";
 import { ConfigError } from "./config_error.ts";
@@ -172,7 +172,7 @@ export class Configuration {
 
   /** For the system's error when the access log's file cannot be opened. */
   accessLogError(error: unknown, { global }: Snapshot = this.snapshot): ConfigError {
-    const message = `cannot write to ${global.accessLog.file}: ${whyUnwritable(error)}`;
+    const message = `cannot write to ${global.accessLog.file}: ${messageOf(error)}`;
     return new ConfigError([{ at: ["global", "access_log", "file"], message, position: null }], this.options.configFile);
   }
 

@@ -3,10 +3,10 @@
  */
 import type { AddressInfo } from "node:net";
 import { systemClock } from "../base/clock.ts";
+import { messageOf } from "../base/errors.ts";
 import { silentLog } from "../base/log.ts";
 import { ALONE, type Threads } from "../base/threads.ts";
 import { AccessLog } from "../observe/access_log.ts";
-import { whyUnwritable } from "../observe/line_writer.ts";
 import { Listener, type ListenerOptions } from "../server/listener.ts";
 import type { TlsFiles } from "../server/tls.ts";
 import { joinTunnel } from "../upstream/tunnel.ts";
@@ -38,7 +38,7 @@ export class GatewayCore {
     const [metricsPart, recentPart] = [modules.partIfLoaded("metrics"), modules.partIfLoaded("recentRequests")];
     const metrics = metricsPart && new metricsPart.Metrics();
     const runtime = new Runtime(clock, log, lookup, threads, modules);
-    const accessLog = new AccessLog({ sink, clock, log, combined: () => modules.part("combinedLog").combinedLines(), isRemote: following !== null });
+    const accessLog = new AccessLog({ sink, clock, log, part: (name) => modules.part(name), isRemote: following !== null });
     const { secretParameters } = runtime;
     const { spans, tracer } = tracing === undefined ? { spans: null, tracer: null } : modules.part("tracing").openTracing(tracing, { clock, log, secretParameters });
     const tools = { clock, log, metrics, runtime, accessLog, tracer, watched: following?.watched, defaultCertificate: () => listening.https };
@@ -183,7 +183,7 @@ export class GatewayCore {
       accessLog.start();
     } catch (error) {
       // A request to a handler in a host's own server cannot be answered with this error.
-      log.error("the access log's file cannot be opened", { file: configuration.snapshot.global.accessLog.file, error: whyUnwritable(error) });
+      log.error("the access log's file cannot be opened", { file: configuration.snapshot.global.accessLog.file, error: messageOf(error) });
     }
   }
 }

@@ -1,14 +1,14 @@
 /**
- * The access log: decides which requests get a line, and where the lines go.
+ * The access log: the lines of requests that have ended, and where they go.
  */
 import type { Clock } from "../base/clock.ts";
 import { entry } from "../base/event_loop.ts";
-import { ERRORS, type ErrorCode } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { RequestFacts } from "../http/request_facts.ts";
-import type { Notes } from "../http/exchange.ts";
-import { jsonLines, pathOf, type LineFormat } from "./access_line.ts";
-import { checkWritable, LineWriter } from "./line_writer.ts";
+import { jsonLines, type LineFormat } from "./access_line.ts";
+import type * as combinedLog from "./combined_line.ts";
+import type * as logFilter from "./line_filter.ts";
+import type * as logFile from "./log_file.ts";
 
 /** `global.access_log`. */
 export interface AccessLogSettings {
@@ -22,13 +22,19 @@ export interface AccessLogSettings {
   readonly file?: string | undefined;
 }
 
+export interface AccessLogParts {
+  readonly combinedLog: typeof combinedLog;
+  readonly logFile: typeof logFile;
+  readonly logFilter: typeof logFilter;
+}
+
 interface AccessLogOptions {
   /** Gets whole lines, each with its newline, several at once under load. Null: without a file, nothing is logged. */
   readonly sink: ((lines: string) => void) | null;
   readonly clock: Clock;
   readonly log: Log;
-  /** Gives the format "combined". */
-  readonly combined: () => LineFormat;
+  /** What only some settings need. */
+  readonly part: <Name extends keyof AccessLogParts>(name: Name) => AccessLogParts[Name];
   /** Whether lines for the file go to the sink, too: another thread writes it. Default false. */
   readonly isRemote?: boolean;
   /** Numbers from 0 to below 1. Default `Math.random`. */
@@ -39,8 +45,9 @@ export class AccessLog {
   readonly #options: AccessLogOptions;
   #settings: AccessLogSettings = { enabled: false, format: "json", sample: 1, exclude: [] };
   #line: LineFormat = jsonLines();
-  #excluded: ((target: string) => boolean) | null = null;
-  #file: LineWriter | null = null;
+  /** Null: all requests get a line. */
+  #hasLine: ((entry: RequestFacts) => boolean) | null = null;
+  #file: logFile.LogFile | null = null;
   /** Whether the lines of the last settings that had the log on are for a file. */
   #isOfFile = false;
   /** For the sink, until the end of this turn of the event loop. */
@@ -48,27 +55,30 @@ export class AccessLog {
   #isStarted = false;
   /** Whether requests that begin now are logged. */
   isOn = false;
+
   constructor(options: AccessLogOptions) {
     this.#options = options;
   }
 
   /**
-   * Uses these settings for requests that end from now on. Throws the system's error, and changes nothing, when the file cannot be opened.
+   * Uses these settings for requests that end from now on. Throws the reason, and changes nothing, when the file cannot be opened.
    * Before `start` the file is not opened; its permissions are checked.
    */
   adopt(settings: AccessLogSettings): void {
+    const { part, random } = this.#options;
     const path = this.#fileOf(settings);
     if (!this.#isStarted) {
-      if (path !== undefined) checkWritable(path);
+      if (path !== undefined) part("logFile").checkWritable(path);
     } else if (path !== this.#fileOf(this.#settings) || (this.#file === null && path !== undefined)) this.#open(path);
-    if (settings.format !== this.#settings.format) this.#line = settings.format === "json" ? jsonLines() : this.#options.combined();
-    this.#excluded = matcher(settings.exclude);
+    if (settings.format !== this.#settings.format) this.#line = settings.format === "json" ? jsonLines() : part("combinedLog").combinedLines();
+    const isFiltered = settings.sample < 1 || settings.exclude.length > 0;
+    this.#hasLine = isFiltered ? part("logFilter").lineFilter(settings, random) : null;
     this.#settings = settings;
     if (settings.enabled) this.#isOfFile = path !== undefined;
     this.#update();
   }
 
-  /** Opens the file, if one is set and not open. Throws the system's error when it cannot be opened. */
+  /** Opens the file, if one is set and not open. Throws the reason when it cannot be opened. */
   start(): void {
     this.#isStarted = true;
     const path = this.#fileOf(this.#settings);
@@ -82,10 +92,7 @@ export class AccessLog {
 
   /** A request that is logged has ended at `now`. */
   write(entry: RequestFacts, now: number): void {
-    const { sample } = this.#settings;
-    if (this.#excluded?.(entry.target) === true) return;
-    if (sample < 1 && (this.#options.random ?? Math.random)() >= sample && !isFailure(entry.call.notes)) return;
-    this.add(this.#line(entry, now, this.#options.clock.wall()));
+    if (this.#hasLine === null || this.#hasLine(entry)) this.add(this.#line(entry, now, this.#options.clock.wall()));
   }
 
   /** Writes whole lines, each with its newline. */
@@ -115,7 +122,7 @@ export class AccessLog {
   }
 
   #open(path: string | undefined): void {
-    const file = path === undefined ? null : new LineWriter({ path }, this.#options);
+    const file = path === undefined ? null : new (this.#options.part("logFile").LogFile)(path, this.#options);
     void this.#file?.close();
     this.#file = file;
   }
@@ -127,21 +134,4 @@ export class AccessLog {
     this.#file = null;
     await file?.close();
   }
-}
-
-/** Faults of the gateway or an upstream are logged whatever `sample` is, also when the 200 had been sent already. */
-function isFailure({ status, code, fault }: Notes): boolean {
-  if (status !== null && status >= 500) return true;
-  return fault !== null && (status === null || status < 400) && ERRORS[code as ErrorCode]?.side !== "client";
-}
-
-/** Compares the target as it was sent: another spelling of the path is logged. */
-function matcher(patterns: readonly string[]): ((target: string) => boolean) | null {
-  if (patterns.length === 0) return null;
-  const exact = new Set(patterns.filter((pattern) => !pattern.endsWith("*")));
-  const prefixes = patterns.filter((pattern) => pattern.endsWith("*")).map((pattern) => pattern.slice(0, -1));
-  return (target) => {
-    const path = pathOf(target);
-    return exact.has(path) || prefixes.some((prefix) => path.startsWith(prefix));
-  };
 }

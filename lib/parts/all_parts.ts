@@ -22,7 +22,10 @@ import * as tls from "../config/tls_fields.ts";
 import * as client from "../client/client.ts";
 import * as adminCookie from "../operator/admin_cookie.ts";
 import * as combinedLog from "../observe/combined_line.ts";
+import * as logFilter from "../observe/line_filter.ts";
+import * as logFile from "../observe/log_file.ts";
 import * as exposition from "../observe/exposition.ts";
+import * as process from "../observe/process.ts";
 import * as metrics from "../observe/metrics_plan.ts";
 import * as serverTiming from "../observe/server_timing.ts";
 import * as foreignKinds from "../plugins/foreign_kind.ts";
@@ -105,9 +108,11 @@ const ALL: LoadedParts = {
   tlsServer: { ...tlsServer, ...httpsFacts },
   reporting: { ...reports, ...gateway },
   combinedLog,
+  logFile,
+  logFilter,
   serverTiming,
   metrics: { ...metrics, ...reporting },
-  exposition: { ...exposition, ...families },
+  exposition: { ...exposition, ...families, ...process },
   shared: { ...sharedCounts, ...sharedMemory, ...sharedConnections },
   embedding: { ...inject, ...mounted },
   foreignKinds,

@@ -176,9 +176,13 @@ export const PARTS = {
   /** What is counted of requests, and statistics and metrics of it. Only settings name it: all requests since the start are counted, or none. */
   metrics: { load: async () => ({ ...(await import("../observe/metrics_plan.ts")), ...(await import("../report/reporting.ts")) }) },
   /** The text of metrics. Settings that let somebody ask for it name it, and the first who asks has it loaded. */
-  exposition: { load: async () => ({ ...(await import("../observe/exposition.ts")), ...(await import("../report/families.ts")) }) },
+  exposition: { load: async () => ({ ...(await import("../observe/exposition.ts")), ...(await import("../observe/process.ts")), ...(await import("../report/families.ts")) }) },
   /** The format of the access log that is not JSON. */
   combinedLog: { named: ["global.access_log.format=combined"], load: () => import("../observe/combined_line.ts") },
+  /** The file of the access log. */
+  logFile: { named: ["global.access_log.file"], load: () => import("../observe/log_file.ts") },
+  /** Which requests get no line in it. */
+  logFilter: { named: ["global.access_log.sample", "global.access_log.exclude"], load: () => import("../observe/line_filter.ts") },
   serverTiming: { named: ["global.server_timing"], load: () => import("../observe/server_timing.ts") },
   /** What threads of one program share, and memory for what plugins remember. */
   shared: {

@@ -25,7 +25,7 @@ export class Candidate {
   constructor(options: ConfigurationOptions, clock: Clock = systemClock) {
     this.#clock = clock;
     this.#runtime = new Runtime(clock, silentLog, undefined, undefined, options.modules);
-    const accessLog = new AccessLog({ sink: null, clock, log: silentLog, combined: () => options.modules.part("combinedLog").combinedLines() });
+    const accessLog = new AccessLog({ sink: null, clock, log: silentLog, part: (name) => options.modules.part(name) });
     const tools = { clock, log: silentLog, metrics: null, runtime: this.#runtime, accessLog, tracer: null, standIns: OFFLINE };
     try {
       this.configuration = new Configuration(options, tools);

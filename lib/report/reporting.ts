@@ -4,20 +4,21 @@
  */
 import type { Readable } from "node:stream";
 import type { Family } from "../observe/exposition.ts";
-import { createProcessFigures, type ProcessFigures } from "../observe/process.ts";
+import type { ProcessFigures } from "../observe/process.ts";
 import { Stats, type GatewayStats, type StatsExtent } from "../observe/stats.ts";
 import type { ReportSource } from "./reports.ts";
 
 export class Reporting {
   readonly #source: ReportSource;
   readonly #stats: Stats;
-  readonly #process: ProcessFigures;
+  /** Null: nobody has asked for metrics. */
+  #process: ProcessFigures | null = null;
+  #isClosed = false;
 
   constructor(source: ReportSource) {
     const { clock, metrics, configuration } = source;
     this.#source = source;
     this.#stats = new Stats(clock, metrics, () => configuration.followers?.collect("counts") ?? null);
-    this.#process = createProcessFigures(clock);
   }
 
   /** From now on statistics have a history. */
@@ -41,7 +42,8 @@ export class Reporting {
   }
 
   close(): void {
-    this.#process.close();
+    this.#isClosed = true;
+    this.#process?.close();
     this.#stats.close();
   }
 
@@ -50,6 +52,8 @@ export class Reporting {
   }
 
   #families(): readonly Family[] {
+    this.#process ??= this.#text.createProcessFigures(this.#source.clock);
+    if (this.#isClosed) this.#process.close();
     return [...this.#text.families(this.#source), ...this.#process.families(this.#source.reports?.threads ?? [])];
   }
 }

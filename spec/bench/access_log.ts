@@ -10,7 +10,9 @@ import { createLog } from "../../lib/base/log.ts";
 import type { RequestFacts } from "../../lib/http/request_facts.ts";
 import { Call } from "../../lib/http/exchange.ts";
 import { jsonLines } from "../../lib/observe/access_line.ts";
-import { combinedLines } from "../../lib/observe/combined_line.ts";
+import * as combinedLog from "../../lib/observe/combined_line.ts";
+import * as logFilter from "../../lib/observe/line_filter.ts";
+import * as logFile from "../../lib/observe/log_file.ts";
 import { AccessLog } from "../../lib/observe/access_log.ts";
 import { printTable } from "./load.ts";
 
@@ -28,7 +30,7 @@ export async function accessLog(): Promise<boolean> {
     const figures: [string, number][] = [
       ["JSON.stringify of all fields, for comparison", spelt(entries, stringified)],
       ["a line of JSON", spelt(entries, jsonLines())],
-      ["a line of the combined format", spelt(entries, combinedLines())],
+      ["a line of the combined format", spelt(entries, combinedLog.combinedLines())],
       ["JSON, counted, batched, written to a file", await written(entries, "json", join(folder, "json.log"))],
       ["combined, counted, batched, written to a file", await written(entries, "combined", join(folder, "combined.log"))],
     ];
@@ -55,7 +57,7 @@ function spelt(entries: readonly RequestFacts[], line: (entry: RequestFacts, now
 
 /** Processor time, background work included. */
 async function written(entries: readonly RequestFacts[], format: "json" | "combined", file: string): Promise<number> {
-  const log = new AccessLog({ sink: null, clock: systemClock, log: createLog(), combined: combinedLines });
+  const log = new AccessLog({ sink: null, clock: systemClock, log: createLog(), part: (name) => ({ combinedLog, logFile, logFilter })[name] });
   log.start();
   log.adopt({ enabled: true, format, sample: 1, exclude: [], file });
   let best = Infinity;

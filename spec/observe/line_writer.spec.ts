@@ -3,7 +3,8 @@ import { appendFileSync, closeSync, constants, existsSync, fstatSync, openSync, 
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { createLog } from "../../lib/base/log.ts";
-import { LineWriter, type LineTarget } from "../../lib/observe/line_writer.ts";
+import { LineWriter } from "../../lib/observe/line_writer.ts";
+import { LogFile } from "../../lib/observe/log_file.ts";
 import { manualClock } from "../support/clock.ts";
 import { emptyFolder, logLines } from "../support/process.ts";
 import { eventually } from "../support/raw_client.ts";
@@ -15,15 +16,16 @@ function pipe() {
   return { path, reading: () => openSync(path, constants.O_RDONLY | constants.O_NONBLOCK) };
 }
 
-function writer(target: LineTarget) {
+function writer<Writer extends LineWriter>(make: (tools: ConstructorParameters<typeof LineWriter>[1]) => Writer) {
   const clock = manualClock();
   let said = "";
   const log = createLog({ format: "json", write: (line) => void (said += line) });
-  const lines = new LineWriter(target, { log, clock });
+  const lines = make({ log, clock });
   onTestFinished(() => lines.close());
   return { lines, clock, said: () => logLines(said).map(({ level, message, lost }) => [level, message, lost]) };
 }
 
+const fileWriter = (path: string) => writer((tools) => new LogFile(path, tools));
 const inFolder = () => join(emptyFolder(), "access.log");
 const text = (path: string) => readFileSync(path, "utf8");
 
@@ -39,7 +41,7 @@ function readSome(reader: number, bytes: Buffer): Buffer {
 describe("a LineWriter", () => {
   it("a LineWriter creates a file with mode 640, and appends to an existing one", async () => {
     const path = inFolder();
-    const first = writer({ path });
+    const first = fileWriter(path);
     expect(statSync(path).mode & 0o777).toBe(0o640);
     appendFileSync(path, "before\n");
     first.lines.write("é\n");
@@ -50,7 +52,7 @@ describe("a LineWriter", () => {
 
   it("a LineWriter waits 50 ms for more lines, unless 64 Ki characters have come", async () => {
     const path = inFolder();
-    const { lines, clock } = writer({ path });
+    const { lines, clock } = fileWriter(path);
     lines.write("a\n");
     clock.advance(49);
     expect(clock.pending).toBe(1);
@@ -64,7 +66,7 @@ describe("a LineWriter", () => {
 
   it("a LineWriter closes its file descriptor only once, since its number may belong to another file later", async () => {
     const path = inFolder();
-    const { lines, said } = writer({ path });
+    const { lines, said } = fileWriter(path);
     await lines.close();
     lines.write("late\n");
     expect(said()).toEqual([["error", "lines of the access log are lost", undefined]]);
@@ -79,7 +81,7 @@ describe("a LineWriter", () => {
 
   it("a LineWriter keeps the order of lines that come while it writes", async () => {
     const path = inFolder();
-    const { lines } = writer({ path });
+    const { lines } = fileWriter(path);
     const all = Array.from({ length: 500 }, (_none, i) => `${i} ${"x".repeat(1000)}\n`);
     for (const [i, line] of all.entries()) {
       lines.write(line);
@@ -91,7 +93,7 @@ describe("a LineWriter", () => {
 
   it("a LineWriter reopens its path: the renamed file keeps its lines, the new file gets the rest, and no line is lost", async () => {
     const path = inFolder();
-    const { lines, clock, said } = writer({ path });
+    const { lines, clock, said } = fileWriter(path);
     lines.write("old\n");
     clock.advance(50);
     await eventually(() => text(path) === "old\n", "the old line in the file");
@@ -105,7 +107,7 @@ describe("a LineWriter", () => {
 
   it("a LineWriter finishes the current write in the old file when its path is reopened, however often", async () => {
     const path = inFolder();
-    const { lines } = writer({ path });
+    const { lines } = fileWriter(path);
     const long = `${"x".repeat(64 * 1024)}\n`;
     lines.write(long);
     renameSync(path, `${path}.1`);
@@ -119,7 +121,7 @@ describe("a LineWriter", () => {
   it("a LineWriter continues with the old file when the path cannot be reopened, and logs the error", async () => {
     const folder = emptyFolder();
     const path = join(folder, "logs");
-    const { lines, said } = writer({ path });
+    const { lines, said } = fileWriter(path);
     renameSync(path, `${path}.1`);
     execFileSync("mkdir", [path]);
     lines.reopen();
@@ -130,13 +132,13 @@ describe("a LineWriter", () => {
   });
 
   it.each([["/nowhere/at/all/access.log"], ["/"]])("a LineWriter throws when %s cannot be opened", (path) => {
-    expect(() => writer({ path })).toThrow();
+    expect(() => fileWriter(path)).toThrow();
   });
 
   it.skipIf(!existsSync("/dev/full"))("a LineWriter logs once that lines are lost on a full disk, and does not throw", async () => {
     const fd = openSync("/dev/full", "w");
     onTestFinished(() => closeSync(fd));
-    const { lines, clock, said } = writer({ fd });
+    const { lines, clock, said } = writer((tools) => new LineWriter(fd, tools));
     for (let i = 0; i < 3; i++) {
       lines.write("a\nb\n");
       clock.advance(50);
@@ -148,9 +150,9 @@ describe("a LineWriter", () => {
 
   it("a LineWriter logs once that lines are lost when the reader of a pipe disconnects, and their number when a reader returns", async () => {
     const { path, reading } = pipe();
-    expect(() => new LineWriter({ path }, { log: createLog({ level: "silent" }), clock: manualClock() })).toThrow(/ENXIO/);
+    expect(() => fileWriter(path)).toThrow("it is a pipe without a reader");
     let reader = reading();
-    const { lines, clock, said } = writer({ path });
+    const { lines, clock, said } = fileWriter(path);
     closeSync(reader);
     lines.write("a\nb\n");
     clock.advance(50);
@@ -171,7 +173,7 @@ describe("a LineWriter", () => {
     const { path, reading } = pipe();
     const reader = reading();
     onTestFinished(() => closeSync(reader));
-    const { lines, clock } = writer({ path });
+    const { lines, clock } = fileWriter(path);
     const all = `${"0123456789".repeat(20_000)}\n`;
     lines.write(all);
     const bytes = Buffer.alloc(64 * 1024);
@@ -188,7 +190,7 @@ describe("a LineWriter", () => {
     const { path, reading } = pipe();
     const reader = reading();
     onTestFinished(() => closeSync(reader));
-    const { lines, clock } = writer({ path });
+    const { lines, clock } = fileWriter(path);
     let given = "";
     const give = (count: number) => {
       for (let i = 0; i < count; i++) {
@@ -220,7 +222,7 @@ describe("a LineWriter", () => {
   it("a LineWriter starts a new line after a truncated line, and counts the truncated line as lost", async () => {
     const { path, reading } = pipe();
     let reader = reading();
-    const { lines, clock, said } = writer({ path });
+    const { lines, clock, said } = fileWriter(path);
     // Longer than what a pipe takes, twice.
     lines.write(`${"x".repeat(500_000)}\n`);
     const bytes = Buffer.alloc(100_000);
@@ -248,7 +250,7 @@ describe("a LineWriter", () => {
   it("a LineWriter holds at most 8 Mi characters for a slow reader", async () => {
     const { path, reading } = pipe();
     const reader = reading();
-    const { lines, clock, said } = writer({ path });
+    const { lines, clock, said } = fileWriter(path);
     const megabyte = `${"x".repeat(1024 * 1024 - 1)}\n`;
     for (let i = 0; i < 10; i++) lines.write(megabyte);
     expect(said()).toEqual([["error", "lines of the access log are lost", undefined]]);
