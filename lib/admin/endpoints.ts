@@ -34,8 +34,8 @@ export interface OnRequest {
 interface Endpoint {
   /** GET is also HEAD. */
   readonly method: "GET" | "POST" | "DELETE";
-  /** "open": for every client, or the endpoint itself checks credentials. */
-  readonly access: "open" | "session";
+  /** For every client, or the endpoint itself checks credentials. Default: for a session, or a caller with credentials that reads. */
+  readonly isOpen?: true;
   readonly answer: (inbound: Inbound) => Reply | Promise<Reply>;
 }
 
@@ -47,7 +47,6 @@ export class Endpoints {
   /** Null: nobody has opened a stream yet. */
   #events: streams.EventStreams | null = null;
   #hasEnded = false;
-  readonly #secrets: "masked" | "shown";
   readonly #isKnownHost: (authority: string) => boolean;
   readonly #origins: ReadonlySet<string>;
   readonly #table: Readonly<Record<string, Endpoint>>;
@@ -55,34 +54,32 @@ export class Endpoints {
   constructor(options: EndpointsOptions) {
     this.#options = options;
     this.#sessions = new Sessions(options);
-    this.#secrets = options.redactSecrets ? "masked" : "shown";
     this.#isKnownHost = allowedHosts(options.hosts);
     this.#origins = new Set(options.corsOrigins.map((origin) => origin.trim().replace(/\/$/, "").toLowerCase()));
-    const { source } = options;
-    const open = (method: Endpoint["method"], answer: Endpoint["answer"]): Endpoint => ({ method, access: "open", answer });
-    const session = (method: Endpoint["method"], answer: Endpoint["answer"]): Endpoint => ({ method, access: "session", answer });
-    const figures = (shown: () => unknown) =>
-      session("GET", async ({ headers }) => {
-        await source.refresh("counts");
-        return compressed(json(200, shown()), headers);
-      });
+    const { source, onRequest, log } = options;
+    const figures = (shown: () => unknown): Endpoint["answer"] => async ({ headers }) => {
+      await source.refresh("counts");
+      return compressed(json(200, shown()), headers);
+    };
+    const explain: Endpoint["answer"] = async (inbound) => (await loaded(onRequest.explain)).explainRequest(inbound, source, this.#secretsFor(inbound.target));
+    const reload: Endpoint["answer"] = async (inbound) => (await loaded(onRequest.reload)).reloadRequest(inbound, source, log);
     this.#table = {
-      "/login": open("POST", (inbound) => this.#logIn(inbound)),
-      "/logout": open("DELETE", (inbound) => this.#logOut(inbound)),
-      "/gateway": session("GET", (inbound) => this.#config(inbound)),
-      "/gateway/config": session("GET", ({ target }) => json(200, configView(source.settings(), this.#secretsFor(target)))),
-      "/gateway/status": figures(() => statusView(source.status())),
-      "/gateway/health": figures(() => view(source.health())),
-      "/gateway/stats": figures(() => view(source.stats("all"))),
-      "/gateway/now": session("GET", (inbound) => this.#now(inbound)),
-      "/gateway/plugins": session("GET", (inbound) => this.#routePlugins(inbound)),
-      "/gateway/tests": session("GET", () => json(200, testsView(source.tests()))),
-      "/gateway/events": session("GET", (inbound) => this.#streamEvents(inbound)),
-      "/gateway/explain": session("POST", (inbound) => this.#explain(inbound)),
-      "/gateway/reload": session("POST", (inbound) => this.#reload(inbound)),
-      "/metrics": open("GET", (inbound) => this.#metrics(inbound)),
-      "/healthz": open("GET", (inbound) => this.#health(inbound)),
-      "/readyz": open("GET", () => readiness(source.ready())),
+      "/login": { method: "POST", isOpen: true, answer: (inbound) => this.#logIn(inbound) },
+      "/logout": { method: "DELETE", isOpen: true, answer: (inbound) => this.#logOut(inbound) },
+      "/gateway": { method: "GET", answer: (inbound) => this.#config(inbound) },
+      "/gateway/config": { method: "GET", answer: ({ target }) => json(200, configView(options, this.#secretsFor(target))) },
+      "/gateway/status": { method: "GET", answer: figures(() => statusView(source.status())) },
+      "/gateway/health": { method: "GET", answer: figures(() => view(source.health())) },
+      "/gateway/stats": { method: "GET", answer: figures(() => view(source.stats("all"))) },
+      "/gateway/now": { method: "GET", answer: (inbound) => this.#now(inbound) },
+      "/gateway/plugins": { method: "GET", answer: (inbound) => this.#routePlugins(inbound) },
+      "/gateway/tests": { method: "GET", answer: () => json(200, testsView(source.tests())) },
+      "/gateway/events": { method: "GET", answer: (inbound) => this.#streamEvents(inbound) },
+      "/gateway/explain": { method: "POST", answer: explain },
+      "/gateway/reload": { method: "POST", answer: reload },
+      "/metrics": { method: "GET", isOpen: true, answer: (inbound) => this.#metrics(inbound) },
+      "/healthz": { method: "GET", isOpen: true, answer: (inbound) => this.#health(inbound) },
+      "/readyz": { method: "GET", isOpen: true, answer: () => readiness(source.ready()) },
     };
   }
 
@@ -128,29 +125,27 @@ export class Endpoints {
       return { status: 204, headers: ["Allow", allow, ...preflight], body: null };
     }
     if (endpoint.method !== (method === "HEAD" ? "GET" : method)) return problem(call, "method_not_allowed", { detail: `This path accepts ${allow}.`, headers: ["Allow", allow] });
-    if (endpoint.access === "open" || this.#sessions.hasCookie(headers)) return endpoint.answer(inbound);
+    if (endpoint.isOpen || this.#sessions.hasCookie(headers)) return endpoint.answer(inbound);
     // Browsers send credentials that they were once given with the requests of all pages; of the session's cookie, SameSite forbids that.
     const isCaller = endpoint.method === "GET" && !COOKIE_ONLY.has(path) && !isForeignPage;
-    if (isCaller && basicCredentials(headerValue(headers, "authorization")) !== null) return this.#answerCaller(inbound, endpoint);
+    if (isCaller && basicCredentials(headerValue(headers, "authorization")) !== null) {
+      // Reading takes one command, with credentials that are checked and throttled as those of a login.
+      return this.#refuseLogin(inbound, scriptChallenge(this.#options.cookie)).then((refused) => refused ?? endpoint.answer(inbound));
+    }
     const cookie = this.#sessions.foreignCookie(headers);
     const challenge = scriptChallenge(this.#options.cookie);
     if (cookie === null) return problem(call, "unauthenticated", { detail: "Log in with POST /login and send the cookie it sets.", headers: challenge });
     return problem(call, "unauthenticated", { detail: whyForeign(cookie), headers: challenge, members: { cookie } });
   }
 
-  /** Without a session: reading takes one command, with credentials that are checked and throttled as those of a login. */
-  async #answerCaller(inbound: Inbound, { answer }: Endpoint): Promise<Reply> {
-    return (await this.#refuseLogin(inbound, scriptChallenge(this.#options.cookie))) ?? answer(inbound);
-  }
-
   /** `secrets=masked`: as with ADMIN_REDACT_SECRETS. */
   #secretsFor(target: string): Secrets {
-    return queryOf(target).get("secrets") === "masked" ? "masked" : this.#secrets;
+    return this.#options.redactSecrets || queryOf(target).get("secrets") === "masked" ? "masked" : "shown";
   }
 
   #config({ target, headers }: Inbound): Reply | Promise<Reply> {
     const secrets = this.#secretsFor(target);
-    const reply = json(200, gatewayView(this.#options.source.proxyConfig(secrets)));
+    const reply = json(200, gatewayView(this.#options.source.config(secrets)));
     return secrets === "masked" ? compressed(reply, headers) : reply;
   }
 
@@ -230,16 +225,6 @@ export class Endpoints {
     const body = method === "HEAD" ? null : events.open(() => !isSession || this.#sessions.hasCookie(headers));
     // X-Accel-Buffering: a proxy like nginx must forward each event at once.
     return { status: 200, headers: ["Content-Type", "text/event-stream", "X-Accel-Buffering", "no"], body };
-  }
-
-  async #explain(inbound: Inbound): Promise<Reply> {
-    const { explainRequest } = await loaded(this.#options.onRequest.explain);
-    return explainRequest(inbound, this.#options.source, this.#secretsFor(inbound.target));
-  }
-
-  async #reload(inbound: Inbound): Promise<Reply> {
-    const { reloadRequest } = await loaded(this.#options.onRequest.reload);
-    return reloadRequest(inbound, this.#options.source, this.#options.log);
   }
 
   #health({ headers }: Inbound): Reply {

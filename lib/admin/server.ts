@@ -7,7 +7,7 @@ import { createOperatorServer, type OperatorServer, type OperatorTls } from "../
 import type { Inbound } from "../server/receive.ts";
 import { Endpoints, type EndpointsOptions } from "./endpoints.ts";
 
-export type { AdminSettings, AdminSource, ProxyConfig } from "./views.ts";
+export type { AdminSource } from "./views.ts";
 
 export interface AdminOptions extends EndpointsOptions {
   /** PEM. Null: plain HTTP. */
@@ -19,9 +19,9 @@ export interface Admin extends OperatorServer {
   readonly answer: (inbound: Inbound) => Promise<Reply>;
 }
 
-/** Throws for options that do not allow a safe login, and for a certificate that does not match its key. */
+/** Throws for a password that nobody can log in with, or everybody, and for a certificate that does not match its key. */
 export function createAdmin(options: AdminOptions): Admin {
-  const wrong = optionsProblem(options);
+  const wrong = passwordProblem(options.password);
   if (wrong !== null) throw new Error(`admin interface: ${wrong}`);
   const { clock, log, tls } = options;
   const endpoints = new Endpoints(options);
@@ -30,9 +30,3 @@ export function createAdmin(options: AdminOptions): Admin {
   return { ...createOperatorServer({ clock, log, tls, serve: answer, endStreams, maxBodyBytes: 0, dualStack: true }), answer };
 }
 
-function optionsProblem({ user, password, jwtSecret, sessionTtlS }: AdminOptions): string | null {
-  if (user === "" || user.includes(":")) return "the user name is empty or contains a colon, which HTTP Basic cannot transmit";
-  if (jwtSecret !== null && Buffer.byteLength(jwtSecret) < 32) return "the JWT secret has fewer than 32 bytes";
-  if (!Number.isSafeInteger(sessionTtlS) || sessionTtlS < 1) return "the lifetime of a session is a whole number of seconds, at least 1";
-  return passwordProblem(password);
-}

@@ -2,7 +2,7 @@
  * Issues, checks and revokes the token of a logged-in administrator, and its cookie (RFC 6265).
  */
 import { createHmac, randomBytes } from "node:crypto";
-import { signJwt, verifyJwt, type JwtClaims } from "../base/jwt.ts";
+import { signJwt, verifyJwt, type JwtClaims, type JwtVerdict } from "../base/jwt.ts";
 import { SESSION_AUDIENCE, SESSION_ISSUER, unquoted } from "../operator/admin_cookie.ts";
 import { findCookie } from "../http/cookies.ts";
 import { headerValue, type HeaderList } from "../http/headers.ts";
@@ -55,11 +55,7 @@ export class Sessions {
   /** The name of the session cookie if the request has one that this gateway, since its start, has not issued; otherwise null. */
   foreignCookie(headers: HeaderList): string | null {
     const { cookie } = this.#options;
-    return findCookie(headers, cookie, (value) => {
-      if (value === "") return null;
-      const verdict = verifyJwt(unquoted(value), this.#key, { now: 0, issuer: SESSION_ISSUER, audience: SESSION_AUDIENCE });
-      return verdict.ok ? null : cookie;
-    });
+    return findCookie(headers, cookie, (value) => (value === "" || this.#verified(unquoted(value), 0).ok ? null : cookie));
   }
 
   /** Whether the Authorization header contains the token of a live session (RFC 6750). */
@@ -76,8 +72,12 @@ export class Sessions {
     });
   }
 
+  #verified(token: string, now: number): JwtVerdict {
+    return verifyJwt(token, this.#key, { now, issuer: SESSION_ISSUER, audience: SESSION_AUDIENCE });
+  }
+
   #claimsOf(token: string): SessionClaims | null {
-    const verdict = verifyJwt(token, this.#key, { now: this.#options.clock.wall(), issuer: SESSION_ISSUER, audience: SESSION_AUDIENCE });
+    const verdict = this.#verified(token, this.#options.clock.wall());
     if (!verdict.ok || !isSession(verdict.claims) || verdict.claims.sub !== this.#options.user) return null;
     return verdict.claims.iat <= this.#refusedUpTo || this.#revoked.has(verdict.claims.jti) ? null : verdict.claims;
   }

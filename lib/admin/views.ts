@@ -5,6 +5,7 @@ import type { Readable } from "node:stream";
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import { MASK } from "../config/schema_core.ts";
+import type { Settings } from "../config/settings.ts";
 import type { GatewayStats, StatsExtent, StatusCounts } from "../observe/stats.ts";
 import type { Explanation, Question, RunningPlugin } from "../proof/explain.ts";
 import type { GatewayHealth, GatewayStatus, LastReload, LastTests } from "../gateway/gateway.ts";
@@ -33,14 +34,15 @@ export interface InterfaceOptions {
   readonly log: Log;
   /** Shown to logged-in clients only. */
   readonly version: string;
+  /** Files, for `GET /gateway/config`. */
+  readonly paths: Pick<Settings, "serverCertPath" | "serverKeyPath" | "caCertPath" | "configPath">;
   readonly source: AdminSource;
 }
 
 /** The data and actions that the admin interface needs from the rest of the program. */
 export interface AdminSource {
   /** The configuration as written, with defaults filled in and references to secrets unresolved; secrets written in it may be masked. */
-  proxyConfig(secrets: Secrets): ProxyConfig;
-  settings(): AdminSettings;
+  config(secrets: Secrets): { readonly services: readonly unknown[]; readonly global: { readonly plugins: readonly unknown[] } };
   /** Whether the gateway serves: false before the first snapshot, once its stop is announced, and while draining. */
   ready(): boolean;
   /** Brings status, health, stats and metrics up to date; null: they are. "counts": without figures of the process. */
@@ -64,27 +66,9 @@ export interface AdminSource {
 /** Whether secrets that are written in the configuration itself are shown. */
 export type Secrets = "shown" | "masked";
 
-export interface ProxyConfig {
-  readonly services: readonly unknown[];
-  /** The global plugins. */
-  readonly plugins: readonly unknown[];
-  /** The complete `global` object, limits included. */
-  readonly global: { readonly name: string; readonly plugins: readonly unknown[] };
-}
-
-/** The admin configuration object; "" if a setting is not set. */
-export interface AdminSettings {
-  readonly ServerCertPath: string;
-  readonly ServerKeyPath: string;
-  readonly CACertPath: string;
-  readonly AdminUser: string;
-  readonly AdminPassword: string;
-  readonly ConfigFilePath: string;
-}
-
 /** Each member by name: other members of the source are not shown. */
-export function gatewayView({ services, plugins, global }: ProxyConfig): ProxyConfig {
-  return { services, plugins, global };
+export function gatewayView({ services, global }: ReturnType<AdminSource["config"]>) {
+  return { services, plugins: global.plugins, global };
 }
 
 export function warningView({ code, path, message, example, remedy, service, route }: Warning) {
@@ -149,9 +133,8 @@ export function steady(text: string): string {
 
 const CHANGING = /"(?:in_flight|uptime_s)":\d+/g;
 
-/** Exactly six keys; the password as configured, which may be a hash, or masked. */
-export function configView(settings: AdminSettings, secrets: Secrets): AdminSettings {
-  const { ServerCertPath, ServerKeyPath, CACertPath, AdminUser, AdminPassword, ConfigFilePath } = settings;
-  const password = secrets === "masked" ? MASK : AdminPassword;
-  return { ServerCertPath, ServerKeyPath, CACertPath, AdminUser, AdminPassword: password, ConfigFilePath };
+/** Exactly six keys; "" if a file is not set; the password as configured, which may be a hash, or masked. */
+export function configView({ user, password, paths: { serverCertPath, serverKeyPath, caCertPath, configPath } }: InterfaceOptions, secrets: Secrets) {
+  const ofTls = { ServerCertPath: serverCertPath ?? "", ServerKeyPath: serverKeyPath ?? "", CACertPath: caCertPath ?? "" };
+  return { ...ofTls, AdminUser: user, AdminPassword: secrets === "masked" ? MASK : password, ConfigFilePath: configPath };
 }

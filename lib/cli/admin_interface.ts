@@ -2,7 +2,7 @@
  * Opens the admin interface of a gateway.
  */
 import type { OnRequest } from "../admin/endpoints.ts";
-import { createAdmin, type Admin, type ProxyConfig } from "../admin/server.ts";
+import { createAdmin, type Admin } from "../admin/server.ts";
 import { systemClock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import { version } from "../base/version.ts";
@@ -32,17 +32,10 @@ export function openAdmin(admin: NonNullable<Settings["admin"]>, settings: Setti
       log,
       version,
       metricsToken: settings.metricsToken,
+      paths: settings,
       onRequest,
       source: {
-        proxyConfig: (secrets) => proxyConfig(secrets === "shown" ? gateway.shownConfig : gateway.maskedConfig),
-        settings: () => ({
-          ServerCertPath: settings.serverCertPath ?? "",
-          ServerKeyPath: settings.serverKeyPath ?? "",
-          CACertPath: settings.caCertPath ?? "",
-          AdminUser: admin.user,
-          AdminPassword: admin.password,
-          ConfigFilePath: settings.configPath,
-        }),
+        config: (secrets) => (secrets === "shown" ? gateway.shownConfig : gateway.maskedConfig) as never,
         ready: () => gateway.ready,
         refresh: (extent) => refresh(gateway, extent),
         status: () => gateway.status,
@@ -60,10 +53,4 @@ export function openAdmin(admin: NonNullable<Settings["admin"]>, settings: Setti
   } catch (error) {
     throw new Failure((error as Error).message, 2);
   }
-}
-
-/** The configuration in force, in the form of GET /gateway. */
-function proxyConfig(config: Gateway["shownConfig"]): ProxyConfig {
-  const { global, services } = config as { global: { name: string; plugins: unknown[] }; services: unknown[] };
-  return { services, plugins: global.plugins, global };
 }

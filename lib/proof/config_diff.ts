@@ -48,44 +48,36 @@ export function changeLine({ change, name, fields }: Pick<Change, "name" | "fiel
 
 const MAX_FIELDS = 10;
 
-/** The same with places, in steps: first what is no service, then service by service. */
-export function* placedChanges(before: Json, after: Json): Iterable<readonly PlacedChange[]> {
-  const [old, next] = [servicesOf(before), servicesOf(after)];
-  yield changesOf(ROOT, rootOf(before), rootOf(after), { orders: isReordered([...old.keys()], [...next.keys()]) ? ["order of services"] : [] });
-  for (const name of new Set([...next.keys(), ...old.keys()])) {
-    const label = `service ${quoted(name)}`;
-    yield changesOf({ kind: "service", name: label, label, service: name, route: null }, old.get(name) ?? null, next.get(name) ?? null);
-  }
+/** The same with places, a step for each part, so that others can run in between. */
+export function placedChanges(before: Json, after: Json): Iterable<readonly PlacedChange[]> {
+  return changesOf(rootOf(before), rootOf(after));
 }
 
 /** A part as it is displayed. */
 export type ShownPart = { readonly [key: string]: Json };
 
-const ROOT: Place = { kind: "global", name: "global", label: "global", service: null, route: null };
-
-function rootOf(shown: Json): ShownPart {
-  const { global, services: _, ...rest } = shown as ShownPart;
-  return { ...(global as ShownPart), ...rest };
+interface Part {
+  readonly place: Place;
+  /** With the parts in it. */
+  readonly fields: ShownPart;
 }
 
-function servicesOf(shown: Json): ReadonlyMap<string, ShownPart> {
-  return new Map(listOf((shown as ShownPart).services).map((service) => [String(service.name), service]));
+function rootOf(shown: Json): Part {
+  const { global, ...rest } = shown as ShownPart;
+  return { place: { kind: "global", name: "global", label: "global", service: null, route: null }, fields: { ...(global as ShownPart), ...rest } };
 }
 
-/** The change of a part, null where there is none, and those of the parts in it. */
-function changesOf(place: Place, before: ShownPart | null, after: ShownPart | null, { orders = [], isInner = false }: { orders?: readonly string[]; isInner?: boolean } = {}): PlacedChange[] {
+/** The change of a part, if there is one, and those of the parts in it. */
+function* changesOf(before: Part | null, after: Part | null, isInner = false): Iterable<readonly PlacedChange[]> {
+  const [old, next] = [partsOf(before), partsOf(after)];
   const change = before === null ? "added" : after === null ? "removed" : "altered";
-  const [old, next] = [partsOf(place, before), partsOf(place, after)];
-  const fields = before === null || after === null ? [] : [...differingFields(before, after), ...LISTS.flatMap((list) => orderOf(list, old, next)), ...orders];
-  const own: PlacedChange[] = change === "altered" && fields.length === 0 ? [] : [{ ...place, change, fields, before, after, isInner }];
-  const inner = [...new Map([...next, ...old]).keys()].flatMap((name) => {
-    const [was, is] = [old.get(name), next.get(name)];
-    return changesOf((is ?? was)!.place, was?.fields ?? null, is?.fields ?? null, { isInner: change !== "altered" });
-  });
-  return [...own, ...inner];
+  const fields = before === null || after === null ? [] : [...differingFields(before.fields, after.fields), ...LISTS.flatMap((list) => orderOf(list, old, next))];
+  if (change !== "altered" || fields.length > 0) yield [{ ...(after ?? before)!.place, change, fields, before: before?.fields ?? null, after: after?.fields ?? null, isInner }];
+  else yield [];
+  for (const name of new Map([...next, ...old]).keys()) yield* changesOf(old.get(name) ?? null, next.get(name) ?? null, change !== "altered");
 }
 
-/** ShownPart whose values differ; where both values are objects, the fields in them. */
+/** Fields whose values differ; where both values are objects, the fields in them. */
 function differingFields(before: ShownPart, after: ShownPart): string[] {
   const names = Object.keys({ ...before, ...after }).filter((name) => !isList(name) && !isDeepStrictEqual(before[name], after[name]));
   return names.flatMap((name) => {
@@ -100,38 +92,33 @@ function isObject(value: Json | undefined): value is ShownPart {
 }
 
 /** The fields with inner parts. */
-const LISTS = ["upstreams", "plugins", "routes"] as const;
+const LISTS = ["upstreams", "plugins", "routes", "services"] as const;
 
 function isList(field: string): boolean {
   return (LISTS as readonly string[]).includes(field);
 }
 
-/** A part by its name, which is unique. */
-type Parts = ReadonlyMap<string, { readonly place: Place; readonly fields: ShownPart }>;
-
-function partsOf(place: Place, part: ShownPart | null): Parts {
-  const { upstreams, plugins, routes } = part ?? {};
-  const parts = new Map<string, { readonly place: Place; readonly fields: ShownPart }>();
-  const add = (fields: ShownPart, kind: Change["kind"], label: string, route = place.route) => {
-    const name = `${place.name} / ${label}`;
-    parts.set(name, { place: { kind, name, label, service: place.service, route }, fields });
+/** By their names, which are unique. */
+function partsOf(part: Part | null): ReadonlyMap<string, Part> {
+  const parts = new Map<string, Part>();
+  if (part === null) return parts;
+  const { place, fields: { upstreams, plugins, routes, services } } = part;
+  const add = (fields: ShownPart, kind: Change["kind"], label: string, own: Partial<Place> = {}) => {
+    const name = kind === "service" ? label : `${place.name} / ${label}`;
+    parts.set(name, { place: { ...place, kind, name, label, ...own }, fields });
   };
   for (const upstream of listOf(upstreams)) add(upstream, "upstream", `upstream ${quoted(upstream.id)}`);
   const labels = pluginLabels(listOf(plugins));
   listOf(plugins).forEach((plugin, i) => add(plugin, "plugin", labels[i]!));
-  for (const route of listOf(routes)) add(route, "route", `route ${quoted(route.name)}`, String(route.name));
+  for (const route of listOf(routes)) add(route, "route", `route ${quoted(route.name)}`, { route: String(route.name) });
+  for (const service of listOf(services)) add(service, "service", `service ${quoted(service.name)}`, { service: String(service.name) });
   return parts;
 }
 
 /** "order of routes", if those that both have follow each other in another order. */
-function orderOf(list: (typeof LISTS)[number], before: Parts, after: Parts): string[] {
-  const names = (parts: Parts) => [...parts].flatMap(([name, { place }]) => (`${place.kind}s` === list ? [name] : []));
-  return isReordered(names(before), names(after)) ? [`order of ${list}`] : [];
-}
-
-function isReordered(before: readonly string[], after: readonly string[]): boolean {
-  const [old, next] = [new Set(before), new Set(after)];
-  return !isDeepStrictEqual(before.filter((name) => next.has(name)), after.filter((name) => old.has(name)));
+function orderOf(list: (typeof LISTS)[number], before: ReadonlyMap<string, Part>, after: ReadonlyMap<string, Part>): string[] {
+  const shared = (parts: typeof before, others: typeof before) => [...parts].flatMap(([name, { place }]) => (`${place.kind}s` === list && others.has(name) ? [name] : []));
+  return isDeepStrictEqual(shared(before, after), shared(after, before)) ? [] : [`order of ${list}`];
 }
 
 /** Named as rate counters are: by kind and `id`, without an `id` by its place among its kind in the list. */

@@ -172,8 +172,7 @@ export const DRY_RUN: DryRun = {
 };
 
 export const source: AdminSource = {
-  proxyConfig: () => PROXY_CONFIG,
-  settings: () => SETTINGS,
+  config: () => PROXY_CONFIG,
   ready: () => true,
   refresh: () => null,
   status: () => STATUS,
@@ -204,6 +203,7 @@ export function optionsWith({ tls = null, ...changes }: AdminChanges = {}): Admi
     clock: manualClock(),
     log: silentLog,
     version: "1.2.3",
+    paths: { serverCertPath: SETTINGS.ServerCertPath, serverKeyPath: SETTINGS.ServerKeyPath, caCertPath: null, configPath: SETTINGS.ConfigFilePath },
     source,
     onRequest: OF_ADMIN,
     ...changes,

@@ -86,8 +86,8 @@ describe("the figures of the first routes", () => {
 describe("the coding of replies", () => {
   it("is gzip where the client accepts it and the reply has no secrets", async () => {
     const routes = Array.from({ length: 50 }, (_, i) => ({ name: `r${i}`, path: `/r${i}` }));
-    const proxyConfig = () => ({ services: [{ name: "s", routes }], plugins: [], global: { name: "g", plugins: [] } });
-    const running = await startAdmin({ source: { ...source, proxyConfig } });
+    const config = () => ({ services: [{ name: "s", routes }], global: { name: "g", plugins: [] } });
+    const running = await startAdmin({ source: { ...source, config } });
     const headers = { cookie: await running.session(), "accept-encoding": "gzip" };
     for (const path of ["/gateway/now", "/gateway/stats", "/gateway?secrets=masked"]) {
       const { coding, body } = await raw(running, path, headers);
@@ -104,7 +104,7 @@ describe("secrets for a page that asks for none", () => {
     const asked: unknown[] = [];
     const told: AdminSource = {
       ...source,
-      proxyConfig: (secrets) => (asked.push(secrets), source.proxyConfig(secrets)),
+      config: (secrets) => (asked.push(secrets), source.config(secrets)),
       explain: (question, secrets) => (asked.push(secrets), source.explain(question, secrets)),
     };
     const { ask, session } = await startAdmin({ source: told });

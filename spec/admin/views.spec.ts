@@ -14,8 +14,8 @@ describe("GET /gateway", () => {
 
   it("shows the present configuration, and nothing beside the three fields", async () => {
     let name = "one";
-    const proxyConfig = () => ({ services: [], plugins: [], global: { name, plugins: [], limits: { max_connections: 9 } }, resolved: { KEY: "s3cret" } });
-    const { ask, session } = await startAdmin({ source: { ...source, proxyConfig } });
+    const config = () => ({ services: [], global: { name, plugins: [], limits: { max_connections: 9 } }, resolved: { KEY: "s3cret" } });
+    const { ask, session } = await startAdmin({ source: { ...source, config } });
     const cookie = await session();
     const view = async () => (await ask("GET", "/gateway", { headers: { cookie } })).json;
     expect(await view()).toEqual({ services: [], plugins: [], global: { name: "one", plugins: [], limits: { max_connections: 9 } } });
@@ -26,8 +26,7 @@ describe("GET /gateway", () => {
 
 describe("GET /gateway/config", () => {
   it("shows exactly the six keys, AdminPassword as configured", async () => {
-    const settings = () => ({ ...SETTINGS, AdminJwtSecret: "hidden" });
-    const { ask, session } = await startAdmin({ source: { ...source, settings } });
+    const { ask, session } = await startAdmin();
     const got = await ask("GET", "/gateway/config", { headers: { cookie: await session() } });
     expect(got.json).toEqual(SETTINGS);
     expect(Object.keys(got.json)).toEqual(["ServerCertPath", "ServerKeyPath", "CACertPath", "AdminUser", "AdminPassword", "ConfigFilePath"]);
@@ -96,11 +95,11 @@ describe("GET /readyz", () => {
 describe("a source that fails", () => {
   it("a source that fails leads to 500 without the reason, which is logged under the same request id", async () => {
     let text = "";
-    const proxyConfig = () => {
+    const config = () => {
       throw new Error("inside story");
     };
     const log = createLog({ format: "json", level: "error", write: (line) => void (text += line) });
-    const { ask, session } = await startAdmin({ log, source: { ...source, proxyConfig } });
+    const { ask, session } = await startAdmin({ log, source: { ...source, config } });
     const cookie = await session();
     const got = await ask("GET", "/gateway", { headers: { cookie } });
     expect([got.status, got.json.code]).toEqual([500, "internal"]);
