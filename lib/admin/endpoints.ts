@@ -177,24 +177,10 @@ export class Endpoints {
   }
 
   /** Null: the request carries the administrator's credentials. */
-  async #refuseLogin({ call, headers, clientAddress }: Inbound, challenge: HeaderList): Promise<Reply | null> {
-    const { Login } = await loaded(this.#options.onRequest.login);
+  async #refuseLogin(inbound: Inbound, challenge: HeaderList): Promise<Reply | null> {
+    const { Login, refusalOf } = await loaded(this.#options.onRequest.login);
     this.#login ??= new Login(this.#options);
-    const outcome = await this.#login.attempt(headerValue(headers, "authorization"), clientAddress);
-    switch (outcome.kind) {
-      case "accepted":
-        return null;
-      case "paused":
-        return problem(call, "rate_limited", { detail: TOO_MANY_FAILED[outcome.pause.because], headers: retryAfter(outcome.pause.ms) });
-      case "overloaded":
-        return problem(call, "overloaded", { detail: "Too many logins at once.", headers: retryAfter(1000) });
-      case "wrong":
-        // Without the user name: people type passwords there.
-        this.#options.log.warn("admin login failed", { address: clientAddress, request_id: call.id });
-        return problem(call, "unauthenticated", { detail: "The user name or the password is wrong.", headers: challenge });
-      case "missing":
-        return problem(call, "unauthenticated", { detail: "Send the credentials of the administrator as HTTP Basic.", headers: challenge });
-    }
+    return refusalOf(this.#login, inbound, challenge, this.#options.log);
   }
 
   #logOut({ headers }: Inbound): Reply {
@@ -256,8 +242,3 @@ function whyForeign(cookie: string): string {
   const why = "the gateway was restarted, or another application on this host name uses a cookie of that name";
   return `The cookie “${cookie}” is no session of this gateway: ${why}. If it happens again, set ADMIN_COOKIE_NAME of the gateway to a name that nothing else uses.`;
 }
-
-const TOO_MANY_FAILED = {
-  address: "Too many failed logins from this address.",
-  all: "Too many failed logins from all addresses together. Networks from which somebody has logged in do not wait.",
-};

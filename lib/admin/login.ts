@@ -4,9 +4,14 @@
 import { createHmac, randomBytes, timingSafeEqual } from "node:crypto";
 import { networkOf } from "../base/cidr.ts";
 import { callerAddress } from "../base/ip_address.ts";
+import type { Log } from "../base/log.ts";
 import { sameText, verifyPassword } from "../base/password.ts";
 import { createTaskQueue } from "../base/task_queue.ts";
 import { basicCredentials, type Credentials } from "../http/basic.ts";
+import { headerValue, type HeaderList } from "../http/headers.ts";
+import { problem, type Reply } from "../http/reply.ts";
+import type { Inbound } from "../server/receive.ts";
+import { retryAfter } from "./replies.ts";
 import { Throttle, type Pause } from "./throttle.ts";
 import type { InterfaceOptions } from "./views.ts";
 
@@ -80,3 +85,27 @@ export class Login {
     return { kind: "accepted" };
   }
 }
+
+/** The reply to a request without the administrator's credentials; null: it carries them. */
+export async function refusalOf(login: Login, { call, headers, clientAddress }: Inbound, challenge: HeaderList, log: Log): Promise<Reply | null> {
+  const outcome = await login.attempt(headerValue(headers, "authorization"), clientAddress);
+  switch (outcome.kind) {
+    case "accepted":
+      return null;
+    case "paused":
+      return problem(call, "rate_limited", { detail: TOO_MANY_FAILED[outcome.pause.because], headers: retryAfter(outcome.pause.ms) });
+    case "overloaded":
+      return problem(call, "overloaded", { detail: "Too many logins at once.", headers: retryAfter(1000) });
+    case "wrong":
+      // Without the user name: people type passwords there.
+      log.warn("admin login failed", { address: clientAddress, request_id: call.id });
+      return problem(call, "unauthenticated", { detail: "The user name or the password is wrong.", headers: challenge });
+    case "missing":
+      return problem(call, "unauthenticated", { detail: "Send the credentials of the administrator as HTTP Basic.", headers: challenge });
+  }
+}
+
+const TOO_MANY_FAILED = {
+  address: "Too many failed logins from this address.",
+  all: "Too many failed logins from all addresses together. Networks from which somebody has logged in do not wait.",
+};

@@ -86,7 +86,7 @@ export function view<T>(value: T, names = new Map<string, string>()): View<T> {
   for (const name in value) {
     const member = value[name] as any;
     if (!names.has(name)) names.set(name, name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`));
-    shown[names.get(name)!] = TIMES.has(name) ? moment(member) : name.endsWith("PerS") ? rounded(member) : view(member, names);
+    shown[names.get(name)!] = TIMES.has(name) ? (member === null ? null : new Date(member).toISOString()) : name.endsWith("PerS") ? rounded(member) : view(member, names);
   }
   return shown as View<T>;
 }
@@ -97,10 +97,6 @@ type SnakeCase<Name> = Name extends `${infer First}${infer Rest}` ? `${First ext
 
 type Time = "at" | "since" | "until" | "loadedAt" | "notAfter";
 const TIMES: ReadonlySet<string> = new Set<Time>(["at", "since", "until", "loadedAt", "notAfter"]);
-
-function moment(ms: number | null): string | null {
-  return ms === null ? null : new Date(ms).toISOString();
-}
 
 function rounded(value: number | StatusCounts | GatewayStats["codesPerS"]): unknown {
   return typeof value === "number" ? Math.round(value * 1e4) / 1e4 : Object.fromEntries(Object.entries(value).map(([name, rate]) => [name, rounded(rate)]));

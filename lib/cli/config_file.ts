@@ -96,11 +96,6 @@ export function namedFile(given: Arguments): string {
   return operand ?? settingOf(given, "configPath")!;
 }
 
-/** The value of --config. Throws a `Failure`. */
-export function configFlag(given: Arguments): string | undefined {
-  return given.flags.config === undefined ? undefined : settingOf(given, "configPath")!;
-}
-
 /** The value of --config-key or CONFIG_PUBLIC_KEY, for the option of the same name. Throws a `Failure`. */
 export function configKeyFile(given: Arguments): string | undefined {
   const configKey = settingOf(given, "configKey");

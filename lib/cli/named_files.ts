@@ -3,8 +3,7 @@
  */
 import { readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { certificatesProblem } from "../base/pem.ts";
-import { readRegularFile } from "../base/regular_file.ts";
-import { whyUnreadable } from "../base/regular_file.ts";
+import { readRegularFile, whyUnreadable } from "../base/regular_file.ts";
 import { Failure } from "./failure.ts";
 
 /** `read`: default: also waits for what is written into a pipe. */

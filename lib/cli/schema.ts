@@ -13,12 +13,11 @@ import { ALL_FIELDS } from "../parts/all_parts.ts";
 import { builtinPlugins } from "../plugins/builtin.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
 import type { RunCommand } from "./arguments.ts";
-import { configFlag, configKeyFile } from "./config_file.ts";
+import { configKeyFile, namedFile } from "./config_file.ts";
 
 /** Errors in the configuration do not matter, except that its plugin modules must be usable. */
 export const schema: RunCommand = async (given) => {
-  const file = configFlag(given);
-  const kinds = file === undefined ? builtinPlugins : await kindsFor(file, configKeyFile(given));
+  const kinds = given.flags.config === undefined ? builtinPlugins : await kindsFor(namedFile(given), configKeyFile(given));
   process.stdout.write(`${JSON.stringify(configJsonSchema(kinds, ALL_FIELDS), null, 2)}\n`);
   return 0;
 };

@@ -2,17 +2,11 @@
  * Prints the warnings about a configuration.
  */
 import type { Position } from "../config/json.ts";
+import type { Warning } from "../gateway/status.ts";
 
-/** A warning as the admin interface gives it. */
-export interface ShownWarning {
+/** A warning, perhaps with its position in the file; null where that is not known. */
+export interface ShownWarning extends Pick<Warning, "path" | "message" | "example" | "remedy"> {
   readonly code: string;
-  /** By names: "services.shop.routes.items". Null: about the gateway. */
-  readonly path: string | null;
-  readonly message: string;
-  /** "GET http://shop.example.com/items/x" */
-  readonly example: string | null;
-  readonly remedy: string;
-  /** In the file; null where it is not known. */
   readonly position?: Position | null;
 }
 

@@ -19,12 +19,6 @@ import type { Sampler } from "./sampling.ts";
 import { attributesText, spanText, type FinishedSpan } from "./span_json.ts";
 import { createIds, parentOf, tracestateOf, type Ids, type RemoteParent } from "./trace_context.ts";
 
-/** The plugin instance that a span is for. */
-interface TracedPlugin {
-  readonly name: string;
-  readonly scope: { readonly level: string; readonly id: string | null };
-}
-
 interface TracerOptions {
   readonly clock: Clock;
   readonly sampler: Sampler;
@@ -32,7 +26,7 @@ interface TracerOptions {
   readonly sink: SpanSink;
   readonly ids?: Ids;
   /** See `Tools`. */
-  readonly secretParameters?: ReadonlySet<string>;
+  readonly secretParameters?: ReadonlySet<string> | undefined;
 }
 
 export interface SpanSink {
@@ -69,8 +63,8 @@ export class Tracer {
     if (span instanceof RecordedSpan) span.endRequest(this.#options.clock.now());
   }
 
-  /** Wraps a plugin so that a span covers its time, inner plugins included. */
-  spanned({ name, scope }: TracedPlugin, middleware: Middleware): Middleware {
+  /** Wraps a plugin instance so that a span covers its time, inner plugins included. */
+  spanned({ name, scope }: { readonly name: string; readonly scope: { readonly level: string; readonly id: string | null } }, middleware: Middleware): Middleware {
     const { clock } = this.#options;
     const attributes = ["edge_gateway.plugin", name, "edge_gateway.plugin.level", scope.level, "edge_gateway.plugin.id", scope.id];
     return (next) => {
@@ -129,26 +123,23 @@ class UnrecordedSpan implements TrySpan {
 }
 
 /** The data shared by the spans of one request. */
-interface Trace {
+interface Trace extends Pick<TracerOptions, "sink" | "secretParameters"> {
   readonly traceId: string;
   readonly tracestate: string | null;
   /** From the monotonic clock to the wall clock: fixed, so that no span ends before it begins or exceeds the span around it. */
   readonly offsetMs: number;
   readonly ids: Ids;
-  readonly sink: SpanSink;
-  /** See `Tools`. */
-  readonly secretParameters: ReadonlySet<string> | undefined;
 }
 
 class RecordedSpan implements Span {
   readonly trace: Trace;
-  readonly id: string;
+  readonly spanId: string;
   readonly #outer: RecordedSpan | RemoteParent | null;
   readonly #startedAt: number;
 
   constructor(trace: Trace, outer: RecordedSpan | RemoteParent | null, startedAt: number) {
     this.trace = trace;
-    this.id = trace.ids.span();
+    this.spanId = trace.ids.span();
     this.#outer = outer;
     this.#startedAt = startedAt;
   }
@@ -163,7 +154,7 @@ class RecordedSpan implements Span {
   }
 
   get traceparent(): string {
-    return `00-${this.trace.traceId}-${this.id}-01`;
+    return `00-${this.trace.traceId}-${this.spanId}-01`;
   }
 
   get tracestate(): string | null {
@@ -184,12 +175,10 @@ class RecordedSpan implements Span {
 
   finish(name: string, kind: FinishedSpan["kind"], attributes: string, isError: boolean, now: number): void {
     const { traceId, tracestate, offsetMs, sink } = this.trace;
-    const outer = this.#outer;
-    const parentId = outer === null ? null : outer instanceof RecordedSpan ? outer.id : outer.spanId;
-    const parent = outer === null || outer instanceof RecordedSpan ? "local" : "remote";
+    const parent = this.#outer === null || this.#outer instanceof RecordedSpan ? "local" : "remote";
     const [startMs, endMs] = [offsetMs + this.#startedAt, offsetMs + now];
     const status = isError ? "error" : "unset";
-    sink.add(spanText({ traceId, tracestate, spanId: this.id, parentId, parent, name, kind, startMs, endMs, attributes, status }));
+    sink.add(spanText({ traceId, tracestate, spanId: this.spanId, parentId: this.#outer?.spanId ?? null, parent, name, kind, startMs, endMs, attributes, status }));
   }
 }
 

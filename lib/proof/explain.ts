@@ -107,7 +107,8 @@ export async function explain(question: Question, displayed: Json, source: Expla
   const isComplete = forwarded !== null && !steps.some(({ now }) => now.action === "asks");
   const plan = snapshot.inUse.upstreamSets.get(service.name);
   const session = (isComplete && plan?.sticky?.session(forwarded)) || null;
-  const divided = upstreams === undefined ? [] : (plan?.split?.destinations(forwarded) ?? undivided(upstreams));
+  // Without a split, all upstreams that can be used share the requests.
+  const divided = upstreams === undefined ? [] : (plan?.split?.destinations(forwarded) ?? [{ peers: usableOf(upstreams.peers), share: 1 }]);
   const destinations = session === null ? divided : [{ peers: [session], share: 1 }];
   const ofHash = isComplete ? whyUpstream(service, destinations, forwarded, source.runtime.parts) : [];
   const chosen = session === null ? ofHash : [`Its cookie ${service.sticky!.cookie} leads to upstream ${JSON.stringify(session.id)}.`];
@@ -162,11 +163,6 @@ function whyUpstream(service: DisplayedService, [first, ...others]: readonly Spl
   const peer = hashing(on, 0).pick(first.peers, request);
   const bound = factor === 0 ? "" : `, unless it has ${factor} % of the mean load`;
   return peer === null ? [] : [`Its hash of ${on} leads to upstream ${JSON.stringify(peer.id)}${bound}.`];
-}
-
-/** Without a split, all upstreams that can be used share the requests. */
-function undivided({ peers }: UpstreamSet): readonly SplitDestination[] {
-  return [{ peers: usableOf(peers), share: 1 }];
 }
 
 /** The enabled plugins of a route in the order in which they run; null: there is no such route. */

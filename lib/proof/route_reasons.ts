@@ -136,7 +136,7 @@ function whyNot(place: Place, known: Known): string {
 }
 
 function otherMethods({ route }: Place, method: string): string {
-  const methods = methodsOf(route);
+  const { methods = [] } = route;
   const meant = methods.includes(method.toUpperCase()) ? `. Upper and lower case are not the same in methods: write ${method.toUpperCase()}` : "";
   return `matches the path, but accepts ${methods.length === 1 ? "only " : ""}${methods.join(", ")}${meant}`;
 }
@@ -153,7 +153,7 @@ function otherConditions(place: Place, { fits, found, asked: { inbound, target }
 }
 
 function otherHosts({ service }: Place): string {
-  return `matches the path, but is for the hosts ${hostsOf(service).join(", ")} only`;
+  return `matches the path, but is for the hosts ${service.hosts?.join(", ")} only`;
 }
 
 function whyThis(winner: Match, known: Known): string[] {
@@ -164,9 +164,9 @@ function whyThis(winner: Match, known: Known): string[] {
   if (path !== inbound.target.replace(/\?.*$/s, "") && authority === null) {
     reasons.push(`The path is matched and forwarded in its normal form, ${path}.`);
   }
-  const hosts = hostsOf(service).join(", ");
-  if (hosts !== "") reasons.push(`The service is for the hosts ${hosts}: it comes before services for all hosts.`);
-  const methods = methodsOf(route);
+  const { hosts = [] } = service;
+  if (hosts.length > 0) reasons.push(`The service is for the hosts ${hosts.join(", ")}: it comes before services for all hosts.`);
+  const { methods = [] } = route;
   if (methods.length > 0 && !methods.includes(inbound.method)) {
     const preflight = `The preflight is for a method that the route accepts: ${methods.join(", ")}.`;
     reasons.push(inbound.method === "HEAD" ? "A route that accepts GET also accepts HEAD." : preflight);
@@ -200,7 +200,7 @@ function whyNone(elsewhere: readonly Match[], above: readonly DisplayedService[]
 function servicesAbove({ target: { path }, authority, shown: { services } }: Asked): DisplayedService[] {
   const anything = (service: DisplayedService, below: string) => {
     const rules = { methods: [], encodedSlashes: true, pathParameters: true };
-    return { basePath: service.base_path, hosts: hostsOf(service), path: below, target: service, ...rules };
+    return { basePath: service.base_path, hosts: service.hosts ?? [], path: below, target: service, ...rules };
   };
   const table = compileTable(services.flatMap((service) => [anything(service, "/"), anything(service, "/{edge_gateway_rest*}")]));
   const found = new Set(candidatesOf(table, authority, path).map(({ target }) => target));
@@ -240,18 +240,5 @@ function nameOf(place: Place): string {
 
 /** Of base_path and path together: "/orders/{id}". */
 export function patternOf({ service, route }: Place): string {
-  const whole = withoutFinalSlash(service.base_path) + withoutFinalSlash(route.path);
-  return whole === "" ? "/" : whole;
-}
-
-function withoutFinalSlash(path: string): string {
-  return path.endsWith("/") ? path.slice(0, -1) : path;
-}
-
-function hostsOf({ hosts }: DisplayedService): readonly string[] {
-  return hosts ?? [];
-}
-
-function methodsOf({ methods }: DisplayedRoute): readonly string[] {
-  return methods ?? [];
+  return [service.base_path, route.path].map((path) => path.replace(/\/$/, "")).join("") || "/";
 }
