@@ -117,7 +117,8 @@ export class Draft {
     const head = pattern.includes("|") ? "" : (segments.exec(pattern)?.[1] ?? "");
     const named = hosts.map((host) => host.toLowerCase());
     const guards = plugins.filter(({ name }) => GUARDS.has(name));
-    const gap = { at, head, hosts: named.every((host) => HOST.test(host)) ? named : [], guards, closed: this.closed(at, "route") };
+    const gap = { at, head, hosts: named.every((host) => HOST.test(host)) ? named : [], guards, closed: this.from(at, CLOSED()) };
+    this.notes.addClosed(at, LEFT_OUT);
     this.#gaps.set(JSON.stringify([head, gap.hosts, guards.map((guard) => this.#numberOf(guard))]), gap);
   }
 
@@ -281,6 +282,8 @@ const OPTIONAL: ReadonlySet<string | number> = new Set(["timeouts", "retries"]);
 export const HOST = /^(\*\.)?[^*:]+$/;
 const NOWHERE = { host: "127.0.0.1", port: 9 };
 const CLOSED = (): Plugin => ({ name: "request_termination", config: { status: 503, body: "This route is closed until its access control is configured." } });
+const LEFT_OUT =
+  "the route is not carried over: its requests get 503 (request_termination) until you replace it, or go to a less specific route that has its guards";
 const GUARDS: ReadonlySet<string> = new Set(builtinPlugins.filter(({ guards }) => guards === true).map(({ name }) => name));
 
 function joined(service: Service, route: Route): string {

@@ -337,7 +337,7 @@ describe("services and routes of Kong", () => {
       vaults: [{ name: "v" }],
     });
     expect(notes).toEqual([
-      expect.stringContaining("services[2].routes[0]: \"route\" is not carried over, and may decide who passes"),
+      expect.stringContaining("services[2].routes[0]: the route is not carried over: its requests get 503"),
       WHOLE,
       "services[1]: is disabled, and left out",
       expect.stringContaining("services[2]: the service is not carried over: expected a URL"),

@@ -89,9 +89,26 @@ describe("a realistic file of Kong", () => {
   it("names what is closed first, and all that is not carried over", async () => {
     const { notes } = await fromKong(document("kong.json"));
     const [first, ...others] = notes;
-    expect(first).toBe('services[6].routes[1]: "route" is not carried over, and may decide who passes: its routes answer 503 (request_termination) until you replace it');
+    expect(first).toBe('services[6].routes[1]: the route is not carried over: its requests get 503 (request_termination) until you replace it, or go to a less specific route that has its guards');
     expect(others.join("\n")).not.toContain("503");
     expect(others).toContain('services[6].routes[1].paths[0]: "~/admin/(?!internal).*/export$" is not carried over: it looks ahead or behind; write routes with placeholders such as /users/{id}');
+  });
+});
+
+describe("a regular expression of Kong that is left out and begins with no text", () => {
+  const documentWith = (plugins: readonly object[]) => ({
+    services: [
+      { name: "catalog", url: "http://catalog:80", plugins, routes: [{ name: "alternatives", paths: ["~/(de|en)/catalog$"] }] },
+      { name: "web", url: "http://web:80", routes: [{ name: "all", paths: ["/"], strip_path: false }] },
+    ],
+    consumers: [{ username: "ada", keyauth_credentials: [{ key: "shop-key-1f0c" }] }],
+  });
+
+  it("leaves its requests to a less specific route, and closes that one where it lacks a guard", async () => {
+    const open = await served(await fromKong(documentWith([])));
+    expect(await open("GET", "/de/catalog")).toBe("web GET /de/catalog");
+    const guarded = await served(await fromKong(documentWith([{ name: "key-auth" }])));
+    expect([await guarded("GET", "/de/catalog"), await guarded("GET", "/")]).toEqual(["503", "503"]);
   });
 });
 
