@@ -37,7 +37,7 @@ export function defineConfig(config: ConfigInput): ConfigInput {
 export type { Parts as PluginModules } from "./gateway/parts.ts";
 export { loadPluginModules } from "./parts/load.ts";
 export type { PluginKit, PluginModuleExport } from "./plugins/kit.ts";
-export { definePlugin, type AnyPlugin, type KeptState, type Plugin, type Scope, type Tools } from "./plugins/plugin.ts";
+export type { AnyPlugin, KeptState, Plugin, Scope, Tools } from "./plugins/plugin.ts";
 export * as schema from "./config/schema.ts";
 export type { Config } from "./config/model.ts";
 export type * from "./gateway/config_input.ts";
@@ -65,7 +65,7 @@ export type { Handler, Middleware } from "./http/handler.ts";
 export { discard, problem, problemReply, type ProblemOptions, type Reply } from "./http/reply.ts";
 export { readBody, readReply } from "./http/whole_body.ts";
 export { headerValue, headerValues, hasHeader, withHeader, withoutHeader, type HeaderList } from "./http/headers.ts";
-export { withAddedHeader } from "./plugins/kit.ts";
+export { definePlugin, withAddedHeader } from "./plugins/kit.ts";
 export { ERRORS, Fault, type ErrorCode } from "./base/errors.ts";
 export { createLog, type Log, type LogOptions } from "./base/log.ts";
 export { systemClock, type Clock, type Timer } from "./base/clock.ts";

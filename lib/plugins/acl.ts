@@ -8,7 +8,7 @@ import { cidrSet } from "../base/cidr.ts";
 import { ADDRESS_RANGE } from "../config/address_range.ts";
 import { array, object, optional } from "../config/schema.ts";
 import { problem } from "../http/reply.ts";
-import { definePlugin } from "./plugin.ts";
+import type { Plugin } from "./plugin.ts";
 
 const schema = object(
   {
@@ -23,7 +23,7 @@ const schema = object(
   },
 );
 
-export const acl = definePlugin({
+export const acl: Plugin<typeof schema> = {
   name: "acl",
   schema,
   guards: true,
@@ -36,4 +36,4 @@ export const acl = definePlugin({
       return clientAddress !== "" && listed.has(clientAddress) === passes ? next(exchange) : problem(exchange.call, "forbidden", refused);
     };
   },
-});
+};

@@ -15,7 +15,7 @@ import type { Exchange } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 import { headerValues, quotedString, withoutHeader } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
-import { definePlugin, type Count, type KeptState } from "./plugin.ts";
+import type { Count, KeptState, Plugin } from "./plugin.ts";
 
 const USERNAME = { min: 1, max: 128, references: "none", describe: "The caller's identity in rate limits and logs." } as const;
 const PASSWORD = { min: 1, secret: true, describe: "The password, or its hash as printed by `edge-gateway hash-password`." };
@@ -71,7 +71,7 @@ function otherHash(password: string): string | null {
 /** Hashes as written by crypt, htpasswd and LDAP: bcrypt, MD5, SHA-2, yescrypt, Argon2; `{SHA}`, `{SSHA}`. */
 const OTHER_HASH = /^\$(?:2[abxy]?|apr1|[1567y]|argon2(?:id?|d))\$[\w./+=,$-]{20,}$|^\{S?SHA\d*\}[A-Za-z0-9+/]{20,}=*$/;
 
-export const basicAuth = definePlugin({
+export const basicAuth: Plugin<typeof schema> = {
   name: "basic_auth",
   schema,
   guards: true,
@@ -104,7 +104,7 @@ export const basicAuth = definePlugin({
       return identity instanceof Promise ? identity.then((later) => settle(exchange, later, next)) : settle(exchange, identity, next);
     };
   },
-});
+};
 
 function isBasic(authorization: string): boolean {
   return BASIC.test(authorization);

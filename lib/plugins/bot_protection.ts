@@ -5,7 +5,7 @@
 import { array, boolean, object, optional, string, withDefault } from "../config/schema.ts";
 import { headerValues, type HeaderList } from "../http/headers.ts";
 import { problem } from "../http/reply.ts";
-import { definePlugin } from "./plugin.ts";
+import type { Plugin } from "./plugin.ts";
 
 const PART = string({
   pattern: /^[\x20-\x7e]*$/,
@@ -27,7 +27,7 @@ const schema = object(
   },
 );
 
-export const botProtection = definePlugin({
+export const botProtection: Plugin<typeof schema> = {
   name: "bot_protection",
   schema,
   create({ blacklist, whitelist, allowEmpty }) {
@@ -44,7 +44,7 @@ export const botProtection = definePlugin({
       return problem(exchange.call, "bot_detected", agent === "" ? empty : refused);
     };
   },
-});
+};
 
 /** "" if it is missing or blank. All headers count if there are several: the upstream may read another one. */
 function userAgent(headers: HeaderList): string {

@@ -7,7 +7,15 @@ import { byteStream } from "../http/body.ts";
 import { stopPluginTime, type Call, type Exchange, type Notes, type PluginTime } from "../http/exchange.ts";
 import type { Handler, Middleware } from "../http/handler.ts";
 import { discard, faultReply, isForeignFault, type Reply, type Tunnel } from "../http/reply.ts";
-import type { Scope } from "./plugin.ts";
+import type { AnyPlugin, Scope } from "./plugin.ts";
+
+/** Returns the instances of a route in running order: as written, except that plugins that store replies run after the last guard. */
+export function runningOrder<T extends { readonly kind: Pick<AnyPlugin, "guards" | "stores"> }>(written: readonly T[]): readonly T[] {
+  const afterGuards = written.findLastIndex(({ kind }) => kind.guards) + 1;
+  const guarded = written.slice(0, afterGuards);
+  const stores = guarded.filter(({ kind }) => kind.stores);
+  return stores.length === 0 ? written : [...guarded.filter(({ kind }) => !kind.stores), ...stores, ...written.slice(afterGuards)];
+}
 
 /** One plugin instance of a route. */
 export interface Link {

@@ -11,7 +11,7 @@ import type { Exchange } from "../http/exchange.ts";
 import { hasHeader, hasToken, headerValue, headerValues, nameSet, tokens, withHeader, withoutHeaders, type HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
 import { CODINGS, compressBuffer, compressStream, MAX_SYNC_BYTES, type Coding } from "./compressed_body.ts";
-import { definePlugin } from "./plugin.ts";
+import type { Plugin } from "./plugin.ts";
 
 const DEFAULT_TYPES = ["text/*", "application/json", "application/javascript", "application/xml", "application/wasm", "application/x-ndjson", "+json", "+xml"];
 
@@ -32,7 +32,7 @@ const schema = object(
   { describe: "Compresses replies." },
 );
 
-export const compress = definePlugin({
+export const compress: Plugin<typeof schema> = {
   name: "compress",
   schema,
   create({ minBytes, types }) {
@@ -50,7 +50,7 @@ export const compress = definePlugin({
       return reply instanceof Promise ? reply.then((later) => answer(exchange, later)) : answer(exchange, reply);
     };
   },
-});
+};
 
 /** Whether the reply would be encoded for some client. A 304 has the same Vary as the full reply. */
 function mayEncode({ status, headers, body }: Reply, minBytes: number, isListed: (type: string) => boolean): boolean {

@@ -10,7 +10,7 @@ import { array, boolean, integer, object, optional, string, withDefault, type In
 import type { Exchange } from "../http/exchange.ts";
 import { headerValue, tokens, type HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
-import { definePlugin } from "./plugin.ts";
+import type { Plugin } from "./plugin.ts";
 
 const CORS_ORIGIN = string({
   hint: 'an origin such as "https://app.example.com" or "https://*.example.com", or "*"',
@@ -51,7 +51,7 @@ const schema = object(
 
 type Config = Infer<typeof schema>;
 
-export const cors = definePlugin({
+export const cors: Plugin<typeof schema> = {
   name: "cors",
   schema,
   takes: "preflights",
@@ -72,7 +72,7 @@ export const cors = definePlugin({
       return reply instanceof Promise ? reply.then((later) => withCors(later, added, dependsOn)) : withCors(reply, added, dependsOn);
     };
   },
-});
+};
 
 function isPreflightRequest({ method, headers }: Exchange): boolean {
   return method === "OPTIONS" && headerValue(headers, "access-control-request-method") !== undefined && headerValue(headers, "origin") !== undefined;

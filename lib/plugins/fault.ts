@@ -12,7 +12,7 @@ import type { Call, Exchange } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 import type { HeaderList } from "../http/headers.ts";
 import { problemReply, type Reply } from "../http/reply.ts";
-import { definePlugin, type KeptState } from "./plugin.ts";
+import type { KeptState, Plugin } from "./plugin.ts";
 
 const schema = object(
   {
@@ -29,7 +29,7 @@ const schema = object(
   },
 );
 
-export const fault = definePlugin({
+export const fault: Plugin<typeof schema> = {
   name: "fault",
   schema,
   create({ match, percent: affected, delayMs, status }, { clock, keep, isTrial }) {
@@ -49,7 +49,7 @@ export const fault = definePlugin({
     };
     return (next) => (exchange) => (isAffected(exchange) ? affect(exchange, next) : next(exchange));
   },
-});
+};
 
 /** RFC 9110 §15.3.5, §15.3.6, §15.4.5: these statuses have no body. */
 const BODILESS_STATUSES = [204, 205, 304];

@@ -11,7 +11,7 @@ import type { Exchange } from "../http/exchange.ts";
 import { endToEnd, headerValues, nameSet, withHeader, withoutHeaders, type HeaderList, type NameMap } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { checkTls, clientTls, headerName, headerReplacer, httpUrl, originHeaders } from "./endpoint.ts";
-import { definePlugin } from "./plugin.ts";
+import type { Plugin } from "./plugin.ts";
 import { sparseCount } from "./sparse_count.ts";
 
 const schema = object(
@@ -37,7 +37,7 @@ const schema = object(
   },
 );
 
-export const forwardAuth = definePlugin({
+export const forwardAuth: Plugin<typeof schema> = {
   name: "forward_auth",
   schema,
   guards: true,
@@ -81,7 +81,7 @@ export const forwardAuth = definePlugin({
       return next(exchange.with(replaced(exchange, added)));
     };
   },
-});
+};
 
 const MAX_BYTES = 1024 * 1024;
 

@@ -13,7 +13,7 @@ import { headerValue, type HeaderList } from "../http/headers.ts";
 import { CREDENTIAL_HEADERS, REDACTED, redacted, redactedPath } from "../http/redact.ts";
 import type { Reply } from "../http/reply.ts";
 import { checkTls, clientTls, hostOf, httpUrl } from "./endpoint.ts";
-import { definePlugin, type Tools } from "./plugin.ts";
+import type { Plugin, Tools } from "./plugin.ts";
 
 const value = string({ pattern: /^[\t\x20-\x7e]*$/, hint: "text that a header can carry", secret: true });
 
@@ -49,7 +49,7 @@ const schema = object(
 
 const OWN = /^(content-type|content-length|host|connection|transfer-encoding|expect|te|upgrade|trailer)$/i;
 
-export const httpLog = definePlugin({
+export const httpLog: Plugin<typeof schema> = {
   name: "http_log",
   schema,
   dials: { why: "http_log", urls: ({ httpEndpoint }) => [httpEndpoint] },
@@ -87,7 +87,7 @@ export const httpLog = definePlugin({
       return reply instanceof Promise ? reply.then(seen, failed) : seen(reply);
     };
   },
-});
+};
 
 type Config = Parameters<typeof httpLog.create>[0];
 

@@ -16,7 +16,7 @@ import { admission, BYTES_PER_CHARACTER, checkClaimHeaders, CLAIM_FIELDS, claims
 import type { Admitted } from "./access_token.ts";
 import { checkClient, CLIENT_FIELDS, clientCredentials } from "./client_credentials.ts";
 import { checkTls, clientTls, httpUrl } from "./endpoint.ts";
-import { definePlugin, type KeptState, type Tools } from "./plugin.ts";
+import type { KeptState, Plugin, Tools } from "./plugin.ts";
 import { sparseCount } from "./sparse_count.ts";
 import { queryPlaces, TOKEN_PLACE, tokenReader } from "./token_place.ts";
 
@@ -49,7 +49,7 @@ const schema = object(
 
 type Config = Infer<typeof schema>;
 
-export const introspection = definePlugin({
+export const introspection: Plugin<typeof schema> = {
   name: "introspection",
   schema,
   guards: true,
@@ -92,7 +92,7 @@ export const introspection = definePlugin({
       };
     };
   },
-});
+};
 
 /** Error code and detail of each refusal. */
 const REFUSALS = {

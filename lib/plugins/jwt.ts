@@ -18,7 +18,7 @@ import { JwksSource } from "./jwks_source.ts";
 import { ALGORITHM_NAMES, candidates, isHmac, isSignedBy, keysOf, publicKey, secretKey, unfitness } from "./jwt_keys.ts";
 import type { Algorithm, KeySet } from "./jwt_keys.ts";
 import { checkTls, clientTls, hostOf, httpUrl } from "./endpoint.ts";
-import { definePlugin, type Tools } from "./plugin.ts";
+import type { Plugin, Tools } from "./plugin.ts";
 import { queryPlaces, TOKEN_PLACE, tokenReader } from "./token_place.ts";
 
 const algorithm = oneOf(ALGORITHM_NAMES, { describe: "The algorithm tokens must be signed with." });
@@ -100,7 +100,7 @@ function keysProblem({ secret, publicKey: pem, jwksFile }: Config, algorithms: r
   return [field, algorithms.map((name) => unfitness(key, name)).find((why) => why !== undefined)];
 }
 
-export const jwt = definePlugin({
+export const jwt: Plugin<Schema<Config>> = {
   name: "jwt",
   schema: schema as Schema<Config>,
   guards: true,
@@ -134,7 +134,7 @@ export const jwt = definePlugin({
       };
     };
   },
-});
+};
 
 function keySource(config: Config, algorithms: readonly Algorithm[], tools: Tools): Pick<JwksSource, "current" | "more"> {
   const { secret, publicKey: pem, jwksFile, jwksUri } = config;

@@ -12,7 +12,7 @@ import { array, boolean, object, optional, string, withDefault } from "../config
 import type { Exchange } from "../http/exchange.ts";
 import { headerValue, headerValues, isHopByHop, quotedString, withoutHeader } from "../http/headers.ts";
 import { problem } from "../http/reply.ts";
-import { definePlugin } from "./plugin.ts";
+import type { Plugin } from "./plugin.ts";
 
 const DEFAULT_PLACES: readonly string[] = ["query:apiKey", "header:apiKey"];
 
@@ -67,7 +67,7 @@ const schema = object(
   },
 );
 
-export const keyAuth = definePlugin({
+export const keyAuth: Plugin<typeof schema> = {
   name: "key_auth",
   schema,
   guards: true,
@@ -111,7 +111,7 @@ export const keyAuth = definePlugin({
       return next(exchange.with({ identity, query, headers }));
     };
   },
-});
+};
 
 interface Place {
   readonly isQuery: boolean;

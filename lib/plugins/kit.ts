@@ -5,7 +5,7 @@ import * as schema from "../config/schema.ts";
 import { hasHeader, headerValue, headerValues, withHeader, withoutHeader, type HeaderList } from "../http/headers.ts";
 import { discard, problem, problemReply } from "../http/reply.ts";
 import { readBody, readReply } from "../http/whole_body.ts";
-import { definePlugin, type AnyPlugin } from "./plugin.ts";
+import type { AnyPlugin, Plugin } from "./plugin.ts";
 
 /** The package exports all of them under the same names, too. */
 export const kit = Object.freeze({
@@ -23,6 +23,11 @@ export const kit = Object.freeze({
   readBody,
   readReply,
 });
+
+/** Types `create` by the schema; checks nothing at run time. */
+export function definePlugin<S extends schema.Schema<unknown>>(plugin: Plugin<S>): Plugin<S> {
+  return plugin;
+}
 
 /** A copy with one more header line at the end; earlier ones of the same name stay. */
 export function withAddedHeader(list: HeaderList, name: string, value: string): HeaderList {

@@ -17,7 +17,7 @@ import { isGrpc } from "../http/grpc.ts";
 import { endToEnd, hasHeader, headerValue, nameSet, withoutHeaders, type HeaderList } from "../http/headers.ts";
 import { LentBody } from "../http/lent_body.ts";
 import { checkTls, clientTls, httpUrl, originHeaders } from "./endpoint.ts";
-import { definePlugin, type KeptState, type Tools } from "./plugin.ts";
+import type { KeptState, Plugin, Tools } from "./plugin.ts";
 import { sparseCount } from "./sparse_count.ts";
 
 const schema = object(
@@ -39,7 +39,7 @@ const schema = object(
   },
 );
 
-export const mirror = definePlugin({
+export const mirror: Plugin<typeof schema> = {
   name: "mirror",
   schema,
   dials: { why: "mirror", urls: ({ url }) => [url] },
@@ -56,7 +56,7 @@ export const mirror = definePlugin({
       return reply;
     };
   },
-});
+};
 
 type Config = Parameters<typeof mirror.create>[0];
 

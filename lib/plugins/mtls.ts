@@ -6,7 +6,7 @@ import { array, object, optional, string } from "../config/schema.ts";
 import type { ClientCertificate } from "../http/client_certificate.ts";
 import { nameSet, quotedString, withoutHeaders, type HeaderList } from "../http/headers.ts";
 import { problem } from "../http/reply.ts";
-import { definePlugin } from "./plugin.ts";
+import type { Plugin } from "./plugin.ts";
 
 const schema = object(
   {
@@ -20,7 +20,7 @@ const schema = object(
   { describe: "Requires a client certificate that CA_CERT_PATH has signed." },
 );
 
-export const mtls = definePlugin({
+export const mtls: Plugin<typeof schema> = {
   name: "mtls",
   schema,
   guards: true,
@@ -47,7 +47,7 @@ export const mtls = definePlugin({
       return next(exchange.with({ identity, headers: replaced }));
     };
   },
-});
+};
 
 /** For the log; null when the certificate is accepted. */
 function whyRefused(certificate: ClientCertificate, isAllowed: (certificate: ClientCertificate) => boolean): string | null {

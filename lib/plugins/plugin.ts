@@ -1,5 +1,5 @@
 /**
- * The interface of a plugin kind, and the order in which the plugins of a route run.
+ * The interface of a plugin kind: types only, so that no program loads it.
  */
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
@@ -127,16 +127,3 @@ export interface Dials<S extends Schema<unknown> = Schema<any>> {
 
 /** A plugin kind with any configuration. */
 export type AnyPlugin = Plugin<Schema<any>>;
-
-/** Types `create` by the schema; checks nothing at run time. */
-export function definePlugin<S extends Schema<unknown>>(plugin: Plugin<S>): Plugin<S> {
-  return plugin;
-}
-
-/** Returns the instances of a route in running order: as written, except that plugins that store replies run after the last guard. */
-export function runningOrder<T extends { readonly kind: Pick<AnyPlugin, "guards" | "stores"> }>(written: readonly T[]): readonly T[] {
-  const afterGuards = written.findLastIndex(({ kind }) => kind.guards) + 1;
-  const guarded = written.slice(0, afterGuards);
-  const stores = guarded.filter(({ kind }) => kind.stores);
-  return stores.length === 0 ? written : [...guarded.filter(({ kind }) => !kind.stores), ...stores, ...written.slice(afterGuards)];
-}

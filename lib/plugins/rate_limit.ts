@@ -10,7 +10,7 @@ import { headerValue, quotedString } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import type { Decision, Undecided, Window } from "../store/counters.ts";
 import { bytesOfCaller } from "../store/callers.ts";
-import { definePlugin, type Tools } from "./plugin.ts";
+import type { Plugin, Tools } from "./plugin.ts";
 import { sparseCount } from "./sparse_count.ts";
 
 /** The largest integer of a structured field (RFC 9651 §3.3.1), such as the limits in RateLimit-Policy. */
@@ -57,7 +57,7 @@ const schema = object(
 
 type Config = Infer<typeof schema>;
 
-export const rateLimit = definePlugin({
+export const rateLimit: Plugin<typeof schema> = {
   name: "rate_limit",
   schema,
   create(config, tools) {
@@ -78,7 +78,7 @@ export const rateLimit = definePlugin({
       };
     };
   },
-});
+};
 
 function windowsOf(config: Pick<Config, "limitSecond" | "limitMin" | "limitHour">): Window[] {
   const window = (name: string, limit: number | undefined, ms: number) => (limit === undefined ? [] : [{ name, limit, ms }]);

@@ -3,7 +3,7 @@
  */
 import { boolean, object, oneOf, withDefault } from "../config/schema.ts";
 import { problem } from "../http/reply.ts";
-import { definePlugin } from "./plugin.ts";
+import type { Plugin } from "./plugin.ts";
 import { escapedUri, locationTemplate } from "./template.ts";
 
 const schema = object(
@@ -15,7 +15,7 @@ const schema = object(
   { describe: "Redirects every request." },
 );
 
-export const redirect = definePlugin({
+export const redirect: Plugin<typeof schema> = {
   name: "redirect",
   schema,
   create({ status, location, keepQuery }) {
@@ -27,7 +27,7 @@ export const redirect = definePlugin({
       return { status, headers, body: null };
     };
   },
-});
+};
 
 /** The request named no host (HTTP/1.0). Browsers would read the path as the host, and attackers choose the path of a link. */
 const HOSTLESS = /^(?:https?:)?\/\/(?:[/?#:]|$)/i;

@@ -5,7 +5,7 @@
  */
 import { FORWARDING } from "../base/http_grammar.ts";
 import { changedNames, headerChanges, headerEditor, type Refuse } from "./header_edits.ts";
-import { definePlugin } from "./plugin.ts";
+import type { Plugin } from "./plugin.ts";
 
 const refuse: Refuse = (lower, change) => {
   if (lower === "host") return 'is the upstream\'s own, or the client\'s with "preserve_host" of the service';
@@ -21,12 +21,14 @@ const SET_BY_GATEWAY = new Set(["via", "x-request-id", ...FORWARDING]);
 /** Many upstreams read `_` as `-`. */
 const CERTIFICATE = /^x[-_]client[-_]cert[-_]/;
 
-export const requestHeaders = definePlugin({
+const schema = headerChanges("Changes headers of the request.", "secret", refuse);
+
+export const requestHeaders: Plugin<typeof schema> = {
   name: "request_headers",
-  schema: headerChanges("Changes headers of the request.", "secret", refuse),
+  schema,
   ownHeaders: changedNames,
   create(config) {
     const edit = headerEditor(config);
     return (next) => (exchange) => next(exchange.with({ headers: edit(exchange.headers, exchange) }));
   },
-});
+};

@@ -8,14 +8,14 @@ import { integer, object } from "../config/schema.ts";
 import { limitedBody } from "../http/limited_body.ts";
 import { headerValue } from "../http/headers.ts";
 import { problem } from "../http/reply.ts";
-import { definePlugin } from "./plugin.ts";
+import type { Plugin } from "./plugin.ts";
 
 const schema = object(
   { max_payload_size: integer({ min: 1, describe: "Maximum size of a request body in bytes, without chunk framing." }) },
   { describe: "Limits the size of request bodies." },
 );
 
-export const requestSizeLimit = definePlugin({
+export const requestSizeLimit: Plugin<typeof schema> = {
   name: "request_size_limit",
   schema,
   create({ maxPayloadSize }) {
@@ -28,4 +28,4 @@ export const requestSizeLimit = definePlugin({
       return Number(length) > maxPayloadSize ? problem(exchange.call, "body_too_large", refused) : next(exchange);
     };
   },
-});
+};

@@ -6,7 +6,7 @@ import { integer, object, optional, record, string, withDefault } from "../confi
 import { isHopByHop } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
 import { reportTwice } from "./header_edits.ts";
-import { definePlugin } from "./plugin.ts";
+import type { Plugin } from "./plugin.ts";
 
 /** Blanks around a value are malformed in HTTP/2 (RFC 9113 §8.2.1). */
 const VALUE = /^(?:[\x21-\x7e](?:[\t\x20-\x7e]*[\x21-\x7e])?)?$/;
@@ -39,7 +39,7 @@ const schema = object(
 
 const OWN = ["content-length", "trailer", "date", "x-request-id"];
 
-export const requestTermination = definePlugin({
+export const requestTermination: Plugin<typeof schema> = {
   name: "request_termination",
   schema,
   guards: true,
@@ -50,4 +50,4 @@ export const requestTermination = definePlugin({
     const reply: Reply = { status, headers: list, body: status === 204 || status === 304 ? null : Buffer.from(body ?? "") };
     return () => () => reply;
   },
-});
+};

@@ -16,7 +16,7 @@ import { problem, type Reply } from "../http/reply.ts";
 import { wholeRequest } from "../http/whole_body.ts";
 import { compileJsonSchema, eachOf, readJson, Run, TooMuchWork, Work } from "../json_schema/json_schema.ts";
 import type { CompiledSchema, Done, TextTypes } from "../json_schema/json_schema.ts";
-import { definePlugin } from "./plugin.ts";
+import type { Plugin } from "./plugin.ts";
 
 const schema = object(
   {
@@ -98,7 +98,7 @@ function plain(node: JsonNode): Json {
 /** `body` is null if it is missing, undefined if it is optional. */
 type PartCheck = (exchange: Exchange, body: Buffer | null | undefined, run: Run) => Done;
 
-export const requestValidation = definePlugin({
+export const requestValidation: Plugin<typeof schema> = {
   name: "request_validation",
   schema,
   create({ body: bodySchema, bodyRequired, query, headers, maxBytes }, { clock, count }) {
@@ -161,7 +161,7 @@ export const requestValidation = definePlugin({
       return refused instanceof Promise ? refused.then((later) => later ?? next(exchange)) : (refused ?? next(exchange));
     };
   },
-});
+};
 
 const MAX_VIOLATIONS = 50;
 /** Steps for a request: enough for a plain schema, but not for choices within choices. */

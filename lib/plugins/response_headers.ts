@@ -6,16 +6,18 @@
 import type { Exchange } from "../http/exchange.ts";
 import type { Reply } from "../http/reply.ts";
 import { headerChanges, headerEditor, type Refuse } from "./header_edits.ts";
-import { definePlugin } from "./plugin.ts";
+import type { Plugin } from "./plugin.ts";
 
 const refuse: Refuse = (lower) => {
   if (lower === "x-request-id") return "is set by the gateway itself";
   return lower === "sec-websocket-accept" ? "is part of how a WebSocket is opened: the gateway itself sets it" : undefined;
 };
 
-export const responseHeaders = definePlugin({
+const schema = headerChanges("Changes headers of the reply.", "open", refuse);
+
+export const responseHeaders: Plugin<typeof schema> = {
   name: "response_headers",
-  schema: headerChanges("Changes headers of the reply.", "open", refuse),
+  schema,
   create(config) {
     const edit = headerEditor(config);
     const changed = (reply: Reply, exchange: Exchange): Reply => ({ ...reply, headers: edit(reply.headers, exchange) });
@@ -24,4 +26,4 @@ export const responseHeaders = definePlugin({
       return reply instanceof Promise ? reply.then((later) => changed(later, exchange)) : changed(reply, exchange);
     };
   },
-});
+};

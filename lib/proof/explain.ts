@@ -8,7 +8,7 @@ import type { Json } from "../config/json.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { headerValue } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
-import { runningOrder } from "../plugins/plugin.ts";
+import { runningOrder } from "../plugins/chain.ts";
 import { readTarget } from "../route/path.ts";
 import type { SplitDestination } from "../upstream/split.ts";
 import { upstreamSetReport, type UpstreamSetReport, type UpstreamReport } from "../upstream/upstream_report.ts";

@@ -20,9 +20,8 @@ export function bytesOfCaller(windows: readonly Window[]): number {
 export class Callers {
   words: Int32Array;
   numbers: Float64Array;
-  /** Both halves of the hash of the caller's name. */
-  #first = 0;
-  #second = 0;
+  /** Both halves of the hash of the name of the caller of this turn. */
+  #hash: Int32Array = new Int32Array(2);
   #dice = 1;
 
   constructor(words: Int32Array) {
@@ -30,14 +29,13 @@ export class Callers {
     this.numbers = new Float64Array(words.buffer, words.byteOffset, words.length / 2);
   }
 
-  /** Begins a turn, for the caller whose name has this hash. */
+  /** Begins a turn, for the caller whose name has this hash, which must stay until it ends. */
   enter(hashed: Int32Array): void {
     if (this.words[TAKEN] === 0) {
       this.words[BUCKETS] = 1;
       this.words[TAKEN] = RESERVED;
     }
-    this.#first = hashed[0]!;
-    this.#second = hashed[1]!;
+    this.#hash = hashed;
   }
 
   /** Ends the turn. */
@@ -51,8 +49,9 @@ export class Callers {
   /** The caller of this turn, or the overflow. */
   find(): number {
     const { words } = this;
-    let caller = words[this.#bucket(this.#first)]!;
-    while (caller !== 0 && (words[caller + HASH] !== this.#first || words[caller + HASH + 1] !== this.#second)) caller = words[caller + CHAIN]!;
+    const first = this.#hash[0]!;
+    let caller = words[this.#bucket(first)]!;
+    while (caller !== 0 && (words[caller + HASH] !== first || words[caller + HASH + 1] !== this.#hash[1])) caller = words[caller + CHAIN]!;
     return caller;
   }
 
@@ -63,8 +62,7 @@ export class Callers {
     const { words, numbers } = this;
     words[caller + WINDOWS] = windows;
     words[caller + LIFE] = words[LIFE]!;
-    words[caller + HASH] = this.#first;
-    words[caller + HASH + 1] = this.#second;
+    words.set(this.#hash, caller + HASH);
     numbers[caller / 2 + LAST] = numbers[LAST]!;
     if (words[SIZE] === words[BUCKETS]) this.#split();
     words[SIZE]!++;
@@ -82,18 +80,21 @@ export class Callers {
   }
 
   /** Forgets callers whose windows have run out: two, so that a decision, which adds at most one, always gains ground. */
-  makeRoom(now: number, plan: Plan): void {
-    const { words } = this;
-    for (let i = 0; i < 2 && words[NEWER] !== OVERFLOW && this.#isOver(words[NEWER]!, now, plan.life); i++) this.#remove(words[NEWER]!);
+  makeRoom(now: number, { life }: Plan): void {
+    const { words, numbers } = this;
+    for (let i = 0; i < 2; i++) {
+      const oldest = words[NEWER]!;
+      if (oldest === OVERFLOW || now - numbers[oldest / 2 + LAST]! < 1000 * Math.max(life, words[oldest + LIFE]!)) return;
+      this.#remove(oldest);
+    }
   }
 
   /** Forgets a caller who is live: the overflow has used at least what the caller has from now on. */
   evict(caller: number, plan: Plan): void {
-    const windows = this.#merged(plan, [OVERFLOW, caller]);
     const { words, numbers } = this;
     numbers[LAST] = Math.max(numbers[LAST]!, numbers[caller / 2 + LAST]!);
     words[LIFE] = Math.max(words[LIFE]!, words[caller + LIFE]!);
-    this.#replaceWindows(OVERFLOW, windows);
+    this.convert(OVERFLOW, plan, [OVERFLOW, caller]);
     this.#remove(caller);
   }
 
@@ -140,16 +141,11 @@ export class Callers {
   }
 
   /**
-   * Rewrites a caller's marks for other windows, matched by name: the newest admissions up to the new limit are kept, in batches of
-   * the new size. The time of an admission can only become later (the time of the latest in its batch), so this admits nothing too early.
-   * Admissions beyond a lowered limit, or of a removed window, are dropped: a later reload that undoes the change does not bring them back.
+   * Gives a caller the windows of a plan, with all that callers have used of windows of their names. The newest admissions up to the new limit
+   * are kept. The time of an admission can only become later (that of the latest in its batch), so this admits nothing too early.
    */
-  convert(caller: number, plan: Plan): void {
-    this.#replaceWindows(caller, this.#merged(plan, [caller]));
-  }
-
-  #isOver(caller: number, now: number, life: number): boolean {
-    return now - this.numbers[caller / 2 + LAST]! >= 1000 * Math.max(life, this.words[caller + LIFE]!);
+  convert(caller: number, plan: Plan, from: readonly number[] = [caller]): void {
+    this.#replaceWindows(caller, this.#merged(plan, from));
   }
 
   /** 32 bits. */

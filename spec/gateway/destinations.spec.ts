@@ -1,7 +1,8 @@
 /** Which servers the plugins of a configuration may ask. */
 import { describe, expect, it } from "vitest";
 import { kindProblem } from "../../lib/plugins/foreign_kind.ts";
-import { definePlugin, type Plugin } from "../../lib/plugins/plugin.ts";
+import { definePlugin } from "../../lib/plugins/kit.ts";
+import type { Plugin } from "../../lib/plugins/plugin.ts";
 import * as schema from "../../lib/config/schema.ts";
 import { destinationsOf } from "../../lib/gateway/destinations.ts";
 import { Candidate } from "../../lib/proof/candidate.ts";

@@ -1,7 +1,8 @@
 import { describe, expect, it } from "vitest";
 import type { Middleware } from "../../lib/http/handler.ts";
 import { builtinPlugins } from "../../lib/plugins/builtin.ts";
-import { definePlugin, runningOrder } from "../../lib/plugins/plugin.ts";
+import { runningOrder } from "../../lib/plugins/chain.ts";
+import { definePlugin } from "../../lib/plugins/kit.ts";
 import { object } from "../../lib/config/schema.ts";
 
 describe("kinds", () => {

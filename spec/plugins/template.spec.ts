@@ -3,7 +3,7 @@ import * as references from "../../lib/config/references.ts";
 import { formatIssues } from "../../lib/config/load.ts";
 import { nodeFrom } from "../../lib/config/json.ts";
 import { Exchange, type ExchangeParts } from "../../lib/http/exchange.ts";
-import { definePlugin } from "../../lib/plugins/plugin.ts";
+import { definePlugin } from "../../lib/plugins/kit.ts";
 import { headerTemplate, locationTemplate } from "../../lib/plugins/template.ts";
 import { INVALID, object } from "../../lib/config/schema.ts";
 import { checked, madeUpExchange } from "../support/exercise.ts";

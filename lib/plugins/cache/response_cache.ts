@@ -9,7 +9,7 @@
  */
 import { TOKEN_CHARACTERS } from "../../base/http_grammar.ts";
 import { array, integer, object, string, withDefault } from "../../config/schema.ts";
-import { definePlugin, type KeptState } from "../plugin.ts";
+import type { KeptState, Plugin } from "../plugin.ts";
 import { Cache, type CacheState } from "./cache.ts";
 import { Changes, CHANGES_BYTES } from "./changes.ts";
 import type { Fetches } from "./fetches.ts";
@@ -56,7 +56,7 @@ function samePlace(one: string, other: string): boolean {
   return one === other || (one.startsWith("header:") && one.toLowerCase() === other.toLowerCase());
 }
 
-export const responseCache = definePlugin({
+export const responseCache: Plugin<typeof schema> = {
   name: "response_cache",
   schema,
   stores: true,
@@ -72,7 +72,7 @@ export const responseCache = definePlugin({
       return (exchange) => cache.handle(exchange);
     };
   },
-});
+};
 
 /** The state that survives reloads. */
 function stateOf(maxBytes: number, changes: ArrayBufferLike): KeptState & CacheState {
