@@ -6,7 +6,7 @@
  * to be verified: 503 `auth_unavailable`.
  */
 import { createHmac, randomBytes } from "node:crypto";
-import { isHashed, passwordProblem, verifyPassword } from "../base/password.ts";
+import { isHashed, passwordProblem } from "../base/password.ts";
 import type { MemoryPart } from "../base/shared_memory.ts";
 import { createTaskQueue, type TaskQueue } from "../base/task_queue.ts";
 import { array, boolean, object, optional, string, withDefault, type Infer } from "../config/schema.ts";
@@ -15,7 +15,7 @@ import type { Exchange } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 import { headerValues, quotedString, withoutHeader } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
-import type { Count, KeptState, Plugin } from "./plugin.ts";
+import type { Count, KeptState, Plugin, Tools } from "./plugin.ts";
 
 const USERNAME = { min: 1, max: 128, references: "none", describe: "The caller's identity in rate limits and logs." } as const;
 const PASSWORD = { min: 1, secret: true, describe: "The password, or its hash as printed by `edge-gateway hash-password`." };
@@ -79,7 +79,7 @@ export const basicAuth: Plugin<typeof schema> = {
   create(config, tools) {
     const { username, password, users = [] } = config;
     const known = username === undefined || password === undefined ? users : [{ username, password }, ...users];
-    const queue = tools.common("queue", createQueue);
+    const queue = tools.common("queue", () => createTaskQueue(MAX_VERIFYING, MAX_WAITING));
     const admitted = tools.count("admitted");
     // Verified pairs survive reloads that do not change the users.
     const verifier = tools.keep("users", known, () => createVerifier(known, tools.verdicts.part(), tools.verifyPassword, { queue, admitted }));
@@ -119,6 +119,7 @@ const OVERLOADED = {
 };
 
 type User = Infer<typeof USER>;
+type Verify = Tools["verifyPassword"];
 
 export interface Verifier extends KeptState {
   /** The user's name as configured; null when name or password is wrong; undefined when too many passwords are being verified. */
@@ -132,8 +133,6 @@ const MAX_VERIFYING = 2;
 /** At some 60 ms each, the wait stays near one second. */
 const MAX_WAITING = 32;
 
-const createQueue = () => createTaskQueue(MAX_VERIFYING, MAX_WAITING);
-
 /** Of all instances: one for each would let routes with users of their own fill the thread pool. */
 interface Bounds {
   readonly queue: TaskQueue;
@@ -141,15 +140,13 @@ interface Bounds {
   readonly admitted: Pick<Count, "take" | "give">;
 }
 
-const unbounded = () => ({ queue: createQueue(), admitted: { take: () => true, give: () => {} } });
-
 /**
  * Verifies user names and passwords. `recent` remembers the pairs whose hash was verified.
  *
  * Pairs are looked up by an HMAC with a random key, so that the time of a look-up reveals nothing about the stored pairs, and stolen
  * pairs are useless.
  */
-export function createVerifier(users: readonly User[], recent: MemoryPart<string>, verify = verifyPassword, { queue, admitted }: Bounds = unbounded()): Verifier {
+export function createVerifier(users: readonly User[], recent: MemoryPart<string>, verify: Verify, { queue, admitted }: Bounds): Verifier {
   const secret = randomBytes(32);
   const nameOf = (user: string, password: string) =>
     createHmac("sha256", secret).update(`${user.normalize("NFC")}:${password.normalize("NFC")}`).digest("base64url");

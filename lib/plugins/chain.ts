@@ -1,6 +1,5 @@
 /**
- * Composes the plugins of a route into one handler, which measures the time of each plugin where it is asked for. A plugin's fault ends its own request only, and
- * is reported with the plugin's name.
+ * Composes the plugins of a route into one handler. A plugin's fault ends its own request only, and is reported with the plugin's name.
  */
 import type { Clock } from "../base/clock.ts";
 import { byteStream } from "../http/body.ts";
@@ -43,9 +42,7 @@ export function composeChain(links: readonly Link[], innermost: Handler, clock: 
   const last: Handler = (exchange) => {
     const { call } = exchange;
     if (call.notes.plugin !== null) stopPluginTime(call.notes, clock.now());
-    const returned = innermost(exchange);
-    call.passed = returned;
-    return returned;
+    return (call.passed = innermost(exchange));
   };
   return links.reduceRight((next, link) => linkHandler(link, next, clock, onFault), last);
 }
@@ -67,14 +64,14 @@ function linkHandler(link: Link, next: Handler, clock: Clock, onFault: OnFault):
     return faultReply(call, error);
   };
   const checked = (exchange: Exchange, reply: Reply): Reply => {
+    let error: unknown = null;
     try {
       if (isReply(reply) && (reply.tunnel === undefined || exchange.upgrade !== null)) return withSafeBody(reply);
-    } catch (error) {
-      discard(reply);
-      return replyTo(exchange, error);
+    } catch (thrown) {
+      error = thrown;
     }
     discard(reply);
-    return replyTo(exchange, new TypeError(NO_REPLY));
+    return replyTo(exchange, error ?? new TypeError(NO_REPLY));
   };
   return (exchange) => {
     const { call } = exchange;
@@ -87,15 +84,11 @@ function linkHandler(link: Link, next: Handler, clock: Clock, onFault: OnFault):
     }
     // The plugin has passed on the reply of the next handler.
     if (returned === call.passed) return returned;
-    const own =
-      returned instanceof Promise
-        ? returned.then(
-            (reply) => checked(exchange, reply),
-            (error: unknown) => replyTo(exchange, error),
-          )
-        : checked(exchange, returned);
-    call.passed = own;
-    return own;
+    if (!(returned instanceof Promise)) return (call.passed = checked(exchange, returned));
+    return (call.passed = returned.then(
+      (reply) => checked(exchange, reply),
+      (error: unknown) => replyTo(exchange, error),
+    ));
   };
 }
 

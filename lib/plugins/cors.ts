@@ -61,7 +61,7 @@ export const cors: Plugin<typeof schema> = {
     const vary = allowOrigins.includes("*") ? [] : ["Origin"];
     const asked = [...(allowHeaders === undefined ? ["Access-Control-Request-Headers"] : []), ...(allowPrivateNetwork ? ["Access-Control-Request-Private-Network"] : [])];
     const [varyOfRequests, varyOfPreflights] = [vary.join(", "), [...vary, ...asked].join(", ")];
-    const headersFor = originHeaders(config, exposeHeaders.length === 0 ? [] : ["Access-Control-Expose-Headers", exposeHeaders.join(", ")]);
+    const headersFor = permission(config, exposeHeaders.length === 0 ? [] : ["Access-Control-Expose-Headers", exposeHeaders.join(", ")]);
     const headersForPreflight = preflightHeaders(config);
     return (next) => (exchange) => {
       const isPreflight = isPreflightRequest(exchange);
@@ -79,7 +79,7 @@ function isPreflightRequest({ method, headers }: Exchange): boolean {
 }
 
 /** The headers for the origin of a request: none if it is not allowed, else the permission and `rest`. */
-function originHeaders({ allowOrigins, allowCredentials }: Config, rest: HeaderList): (exchange: Exchange) => HeaderList {
+function permission({ allowOrigins, allowCredentials }: Config, rest: HeaderList): (exchange: Exchange) => HeaderList {
   const always = ["Access-Control-Allow-Origin", "*", ...rest];
   // Also without an Origin: a cache may give the reply to other clients, and the header is the same for all.
   if (allowOrigins.includes("*")) return () => always;
@@ -96,7 +96,7 @@ function preflightHeaders(config: Config): (exchange: Exchange) => HeaderList {
   const fixed = ["Access-Control-Allow-Methods", allowMethods.join(", ")];
   if (maxAge !== undefined) fixed.push("Access-Control-Max-Age", String(maxAge));
   if (allowHeaders !== undefined && allowHeaders.length > 0) fixed.push("Access-Control-Allow-Headers", allowHeaders.join(", "));
-  const headersFor = originHeaders(config, fixed);
+  const headersFor = permission(config, fixed);
   return (exchange) => {
     const all = [...headersFor(exchange)];
     if (all.length === 0) return all;
@@ -117,24 +117,17 @@ function withCors(reply: Reply, added: HeaderList, vary: string): Reply {
 /** Replaces the Access-Control headers of the upstream. `vary`: the request headers that the reply depends on; "" if it depends on none. */
 function merged(given: HeaderList, added: HeaderList, vary: string): HeaderList {
   const list: string[] = [];
-  for (let i = 0; i < given.length; i += 2) {
-    const name = given[i]!;
-    if (!isCorsHeader(name)) list.push(name, given[i + 1]!);
-  }
+  for (let i = 0; i < given.length; i += 2) if (!isCorsHeader(given[i]!)) list.push(given[i]!, given[i + 1]!);
   list.push(...added);
-  const missing = vary === "" || headerValue(given, "vary") === undefined ? vary : missingIn(tokens(given, "vary"), vary);
-  if (missing !== "") list.push("Vary", missing);
+  const known = vary === "" || headerValue(given, "vary") === undefined ? [] : tokens(given, "vary");
+  const missing = known.length === 0 ? vary : vary.split(", ").filter((name) => !known.includes(name.toLowerCase())).join(", ");
+  if (missing !== "" && !known.includes("*")) list.push("Vary", missing);
   return list;
 }
 
 /** The shortest is Access-Control-Max-Age. */
 function isCorsHeader(name: string): boolean {
   return name.length >= 22 && name.charCodeAt(14) === 0x2d && name.slice(0, 15).toLowerCase() === "access-control-";
-}
-
-function missingIn(known: readonly string[], vary: string): string {
-  if (known.includes("*")) return "";
-  return vary.split(", ").filter((name) => !known.includes(name.toLowerCase())).join(", ");
 }
 
 /** Whether pages of an origin, as the Origin header has it, are allowed. `entries` are valid and contain no "*" alone. */

@@ -12,7 +12,7 @@ import type { Call, Exchange } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 import type { HeaderList } from "../http/headers.ts";
 import { problemReply, type Reply } from "../http/reply.ts";
-import type { KeptState, Plugin } from "./plugin.ts";
+import type { Plugin } from "./plugin.ts";
 
 const schema = object(
   {
@@ -37,11 +37,11 @@ export const fault: Plugin<typeof schema> = {
     const matches = match === undefined ? null : compileConditions(match);
     const isAffected = ({ headers, query, scheme }: Exchange) => (matches === null || matches(headers, query, scheme)) && isChosen();
     // In a test or an explanation nobody waits.
-    const delays = delayMs === undefined || isTrial ? null : keep("delays", delayMs, () => new Delays(clock, delayMs));
+    const delay = delayMs === undefined || isTrial ? null : keep("delays", delayMs, () => delays(clock, delayMs));
     const headers = ["X-Fault-Injected", [...(delayMs === undefined ? [] : ["delay"]), ...(status === undefined ? [] : ["status"])].join(", ")];
     const affect = async (exchange: Exchange, next: Handler): Promise<Reply> => {
       const { call } = exchange;
-      await delays?.wait(call);
+      await delay?.wait(call);
       // A request whose client disconnected while it waited is not forwarded.
       if (status !== undefined || call.aborted) return faulty(call, status ?? 503, headers);
       const reply = await next(exchange);
@@ -60,32 +60,19 @@ function faulty(call: Call, status: number, headers: HeaderList): Reply {
   return BODILESS_STATUSES.includes(status) ? { status, headers, body: null } : reply;
 }
 
-/** The requests that wait. */
-class Delays implements KeptState {
-  readonly #clock: Clock;
-  readonly #ms: number;
-  readonly #waiting = new Set<() => void>();
-
-  constructor(clock: Clock, ms: number) {
-    this.#clock = clock;
-    this.#ms = ms;
-  }
-
-  /** Resolves after the delay, or at once when the client disconnects or the plugin is closed. */
-  wait(call: Call): Promise<void> {
-    return new Promise((resolve) => {
+/** The requests that wait: `wait` resolves after the delay, or at once when the client disconnects or the plugin is closed. */
+function delays(clock: Clock, ms: number) {
+  const waiting = new Set<() => void>();
+  const wait = (call: Call) =>
+    new Promise<void>((resolve) => {
       const end = () => {
         timer.cancel();
-        this.#waiting.delete(end);
+        waiting.delete(end);
         resolve();
       };
-      const timer = this.#clock.after(this.#ms, end);
-      this.#waiting.add(end);
+      const timer = clock.after(ms, end);
+      waiting.add(end);
       call.onAbort(end);
     });
-  }
-
-  close(): void {
-    for (const end of this.#waiting) end();
-  }
+  return { wait, close: () => waiting.forEach((end) => end()) };
 }

@@ -14,13 +14,12 @@ import { checkTls, clientTls, headerName, headerReplacer, httpUrl, originHeaders
 import type { Plugin } from "./plugin.ts";
 import { sparseCount } from "./sparse_count.ts";
 
+const DEFAULT_HEADERS = ["Authorization", "Cookie"];
+
 const schema = object(
   {
     url: httpUrl("Whom to ask."),
-    request_headers: withDefault(array(headerName("A request header."), { describe: "Request headers that are sent to the server." }), [
-      "Authorization",
-      "Cookie",
-    ]),
+    request_headers: withDefault(array(headerName("A request header."), { describe: "Request headers that are sent to the server." }), DEFAULT_HEADERS),
     response_headers: withDefault(
       array(headerName("A header the upstream gets."), {
         describe: "Response headers of the server that are passed to the upstream; client headers of these names are removed.",
@@ -64,7 +63,9 @@ export const forwardAuth: Plugin<typeof schema> = {
       call.personal ||= shown.length > 0;
       let answer: ClientAnswer;
       try {
-        answer = await client.ask({ url, headers: authRequestHeaders(exchange, shown), timeoutMs, maxBytes: MAX_BYTES, signal: call.signal });
+        const { method, path, query } = exchange;
+        const headers = [...shown, "X-Forwarded-Method", method, "X-Forwarded-Uri", path + query, ...originHeaders(exchange)];
+        answer = await client.ask({ url, headers, timeoutMs, maxBytes: MAX_BYTES, signal: call.signal });
       } catch (error) {
         const { message, status = null, isOfServer } = error as ClientFailure;
         // An incomplete or too large refusal is still a refusal. A request whose client disconnected is not forwarded.
@@ -84,12 +85,6 @@ export const forwardAuth: Plugin<typeof schema> = {
 };
 
 const MAX_BYTES = 1024 * 1024;
-
-/** The headers of the GET. */
-function authRequestHeaders(exchange: Exchange, shown: HeaderList): HeaderList {
-  const { method, path, query } = exchange;
-  return [...shown, "X-Forwarded-Method", method, "X-Forwarded-Uri", path + query, ...originHeaders(exchange)];
-}
 
 /** Only the headers of these names. */
 function only(list: HeaderList, names: NameMap<string>): string[] {

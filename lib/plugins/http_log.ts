@@ -57,13 +57,7 @@ export const httpLog: Plugin<typeof schema> = {
     const queue = tools.keep("queue", config, () => queueFor(config, tools));
     const observe = (exchange: Exchange, reply: Reply | null) => {
       const bytes = bytesRead(exchange, reply);
-      const add = () => {
-        try {
-          queue.add(JSON.stringify(entryOf(exchange, reply, bytes(), tools)));
-        } catch {
-          // An entry that cannot be serialised must not end the process.
-        }
-      };
+      const add = () => queue.add(JSON.stringify(entryOf(exchange, reply, bytes(), tools)));
       const socket = reply?.tunnel?.socket;
       // A tunnel continues after the reply is sent.
       if (socket === undefined || socket.closed) exchange.call.onEnd(add);

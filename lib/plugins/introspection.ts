@@ -8,7 +8,7 @@ import { messageOf } from "../base/errors.ts";
 import { isTime, type JwtClaims } from "../base/jwt.ts";
 import type { MemoryPart } from "../base/shared_memory.ts";
 import { CLIENT_TLS } from "../config/tls_fields.ts";
-import { anyOf, array, integer, object, oneOf, optional, string, withDefault, type Infer } from "../config/schema.ts";
+import { array, integer, object, oneOf, optional, string, withDefault, type Infer } from "../config/schema.ts";
 import type { Client, ClientFailure } from "../client/client.ts";
 import type { Call, Exchange } from "../http/exchange.ts";
 import { problem, type Reply } from "../http/reply.ts";
@@ -18,7 +18,7 @@ import { checkClient, CLIENT_FIELDS, clientCredentials } from "./client_credenti
 import { checkTls, clientTls, httpUrl } from "./endpoint.ts";
 import type { KeptState, Plugin, Tools } from "./plugin.ts";
 import { sparseCount } from "./sparse_count.ts";
-import { queryPlaces, TOKEN_PLACE, tokenReader } from "./token_place.ts";
+import { queryPlaces, TOKEN_PLACES, tokenReader } from "./token_place.ts";
 
 const seconds = (max: number, describe: string) => integer({ min: 0, max, describe });
 const scope = string({ pattern: /^[\x21\x23-\x5b\x5d-\x7e]+$/, hint: "one scope, without spaces and quotes" });
@@ -27,7 +27,7 @@ const schema = object(
   {
     url: httpUrl("The introspection endpoint of the authorization server."),
     ...CLIENT_FIELDS,
-    token_from: withDefault(anyOf([TOKEN_PLACE, array(TOKEN_PLACE, { min: 1 })], { describe: "Where the token is read; different tokens in several places are refused." }), "header"),
+    token_from: TOKEN_PLACES,
     scopes: withDefault(array(scope, { describe: "Scopes that a token must have, all of them." }), []),
     ...CLAIM_FIELDS,
     leeway_s: withDefault(seconds(3600, "Allowed clock difference for exp and nbf, in seconds."), 0),
@@ -61,7 +61,7 @@ export const introspection: Plugin<typeof schema> = {
     const tls = clientTls(config.tls);
     const client = tools.keep("client", { tls }, () => tools.client({ tls }));
     const introspector = tools.keep("tokens", config, () => new Introspector(config, tools, client));
-    const readToken = tokenReader(typeof config.tokenFrom === "string" ? [config.tokenFrom] : config.tokenFrom);
+    const readToken = tokenReader(config.tokenFrom);
     const admit = admission(config);
     const refuse = tokenRefusals("introspection", tools.gatewayName, REFUSALS, config.scopes);
     const logPassed = sparseCount(tools.clock, (requests, error: string) => {

@@ -3,21 +3,15 @@
  * the issuer fails, fetches become less frequent and the last keys stay valid.
  */
 import { hash } from "node:crypto";
-import type { Clock } from "../base/clock.ts";
-import type { Log } from "../base/log.ts";
 import type { Client } from "../client/client.ts";
 import type { Call } from "../http/exchange.ts";
 import { keysOf, type Algorithm, type KeySet } from "./jwt_keys.ts";
 import { hostOf } from "./endpoint.ts";
-import type { KeptState } from "./plugin.ts";
+import type { KeptState, Tools } from "./plugin.ts";
 
-interface JwksSourceOptions {
+interface JwksSourceOptions extends Pick<Tools, "clock" | "log" | "scope"> {
   readonly url: string;
   readonly algorithms: readonly Algorithm[];
-  readonly clock: Clock;
-  readonly log: Log;
-  /** Names the plugin in the log. */
-  readonly plugin: string;
   /** Asks the issuer, and is closed with the source. */
   readonly client: Client;
 }
@@ -49,19 +43,12 @@ export class JwksSource implements KeptState {
   /** Resolves with the keys of another fetch, or with the current keys if it fails; null when it is too early for a fetch. */
   more(call: Call): Promise<KeySet | null> | null {
     if (this.#fetching === null && this.#options.clock.now() < this.#nextAt) return null;
-    const { done } = this.#fetch();
+    const done = this.#fetch();
     this.#waiting++;
-    return new Promise((resolve) => {
-      let isOver = false;
-      const over = () => {
-        if (isOver) return;
-        isOver = true;
-        this.#waiting--;
-        this.#abortUnawaited();
-        resolve(this.#keys);
-      };
-      void done.then(over);
-      call.onAbort(over);
+    return Promise.race([done, new Promise<void>((resolve) => call.onAbort(resolve))]).then(() => {
+      this.#waiting--;
+      this.#abortUnawaited();
+      return this.#keys;
     });
   }
 
@@ -76,19 +63,18 @@ export class JwksSource implements KeptState {
     if (this.#isClosed && this.#waiting === 0) this.#fetching?.controller.abort();
   }
 
-  #fetch(): { readonly done: Promise<void> } {
-    if (this.#fetching !== null) return this.#fetching;
-    const controller = new AbortController();
-    const done = this.#fetchKeys(controller.signal).finally(() => {
-      this.#fetching = null;
-    });
-    this.#fetching = { done, controller };
-    return this.#fetching;
+  #fetch(): Promise<void> {
+    if (this.#fetching === null) {
+      const controller = new AbortController();
+      this.#fetching = { done: this.#fetchKeys(controller.signal).finally(() => void (this.#fetching = null)), controller };
+    }
+    return this.#fetching.done;
   }
 
   /** Never rejects. */
   async #fetchKeys(signal: AbortSignal): Promise<void> {
-    const { url, algorithms, clock, log, plugin, client } = this.#options;
+    const { url, algorithms, clock, log, scope, client } = this.#options;
+    const named = { plugin: scope.key, host: hostOf(url) };
     try {
       const headers = ["Accept", "application/jwk-set+json, application/json"];
       const { status, body } = await client.ask({ url: new URL(url), headers, timeoutMs: TIMEOUT_MS, maxBytes: MAX_BYTES, signal });
@@ -100,15 +86,15 @@ export class JwksSource implements KeptState {
         this.#keys = keys;
         this.#digest = digest;
       }
-      if (this.#failures > 0) log.info("jwt has keys from its issuer again", { plugin, host: hostOf(url) });
+      if (this.#failures > 0) log.info("jwt has keys from its issuer again", named);
       this.#failures = 0;
       this.#fetchedAt = clock.now();
       this.#nextAt = this.#fetchedAt + MIN_INTERVAL_MS;
     } catch (error) {
       if (signal.aborted) return;
       this.#nextAt = clock.now() + Math.min(MAX_BACKOFF_MS, FIRST_BACKOFF_MS * 2 ** Math.min(this.#failures++, 10));
-      const fields = { plugin, host: hostOf(url), error: (error as Error).message };
-      log.warn(`jwt cannot fetch the keys of its issuer; ${this.#keys === null ? "it has none" : "it keeps using the cached keys"}`, fields);
+      const so = this.#keys === null ? "it has none" : "it keeps using the cached keys";
+      log.warn(`jwt cannot fetch the keys of its issuer; ${so}`, { ...named, error: (error as Error).message });
     }
   }
 }

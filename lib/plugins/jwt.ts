@@ -17,9 +17,9 @@ import { claimReader } from "./claims.ts";
 import { JwksSource } from "./jwks_source.ts";
 import { ALGORITHM_NAMES, candidates, isHmac, isSignedBy, keysOf, publicKey, secretKey, unfitness } from "./jwt_keys.ts";
 import type { Algorithm, KeySet } from "./jwt_keys.ts";
-import { checkTls, clientTls, hostOf, httpUrl } from "./endpoint.ts";
+import { checkTls, clientTls, httpUrl } from "./endpoint.ts";
 import type { Plugin, Tools } from "./plugin.ts";
-import { queryPlaces, TOKEN_PLACE, tokenReader } from "./token_place.ts";
+import { queryPlaces, TOKEN_PLACES, tokenReader } from "./token_place.ts";
 
 const algorithm = oneOf(ALGORITHM_NAMES, { describe: "The algorithm tokens must be signed with." });
 const text = string({ min: 1 });
@@ -46,7 +46,7 @@ const fields = object(
       anyOf([type, array(type, { min: 1 })], { describe: 'Accepted values of typ in the token header; "absent" accepts tokens without typ.' }),
       ["at+jwt", "JWT", "absent"],
     ),
-    from: withDefault(anyOf([TOKEN_PLACE, array(TOKEN_PLACE, { min: 1 })], { describe: "Where the token is read; different tokens in several places are refused." }), "header"),
+    from: TOKEN_PLACES,
     ...CLAIM_FIELDS,
   },
   {
@@ -112,7 +112,7 @@ export const jwt: Plugin<Schema<Config>> = {
     const algorithms = algorithmsOf(config);
     const source = keySource(config, algorithms, tools);
     const check = verifier(config, algorithms, tools);
-    const readToken = tokenReader(typeof config.from === "string" ? [config.from] : config.from);
+    const readToken = tokenReader(config.from);
     const admit = admission(config);
     const refuse = tokenRefusals("jwt", tools.gatewayName, REFUSALS);
     const assumed = tools.verifiedClaims === null ? null : assumedVerdict(config, tools.verifiedClaims, tools.clock);
@@ -139,13 +139,14 @@ export const jwt: Plugin<Schema<Config>> = {
 function keySource(config: Config, algorithms: readonly Algorithm[], tools: Tools): Pick<JwksSource, "current" | "more"> {
   const { secret, publicKey: pem, jwksFile, jwksUri } = config;
   if (jwksUri !== undefined) {
-    const { clock, log, scope, client } = tools;
-    const { protocol, hostname } = new URL(jwksUri);
+    const { clock, log, scope } = tools;
+    const { protocol, hostname, host } = new URL(jwksUri);
     if (protocol === "http:" && !LOOPBACK.test(hostname)) {
-      log.warn("jwt fetches keys over plain HTTP: an attacker on the network can replace them", { plugin: scope.key, host: hostOf(jwksUri) });
+      log.warn("jwt fetches keys over plain HTTP: an attacker on the network can replace them", { plugin: scope.key, host });
     }
     const tls = clientTls(config.tls);
-    return tools.keep("keys", { jwksUri, algorithms, tls }, () => new JwksSource({ url: jwksUri, algorithms, clock, log, plugin: scope.key, client: client({ maxConnections: 1, tls }) }));
+    const made = () => new JwksSource({ url: jwksUri, algorithms, clock, log, scope, client: tools.client({ maxConnections: 1, tls }) });
+    return tools.keep("keys", { jwksUri, algorithms, tls }, made);
   }
   // The schema has checked all of them: none is an error text.
   type Key = Exclude<ReturnType<typeof publicKey>, string>;

@@ -38,7 +38,7 @@ const schema = object(
           pattern: new RegExp(`^(header|query):[${TOKEN_CHARACTERS}]+$`),
           hint: '"header:<name>" or "query:<name>"',
           describe: "A place of the key.",
-          check: (text) => (placesOf([text]).some(isNeverSeen) ? "plugins never see this header" : undefined),
+          check: (text) => (isNeverSeen(placeOf(text)) ? "plugins never see this header" : undefined),
         }),
         { min: 1, describe: "Places of the key; the first that a request has counts, and the others must not have another key." },
       ),
@@ -48,7 +48,7 @@ const schema = object(
   {
     describe: "Requires an API key, by default in the query parameter or header apiKey.",
     refine(value, report) {
-      const names = placesOf(value.from).map(({ isQuery, name }) => (isQuery ? `?${name}` : name));
+      const names = (value.from ?? []).map(placeOf).map(({ isQuery, name }) => (isQuery ? `?${name}` : name));
       names.forEach((name, i) => void (names.indexOf(name) < i && report("is there twice", "from", i)));
       if (value.key === undefined && value.keys === undefined) report('needs "key" or "keys"');
       const places = new Map<string, string>();
@@ -72,13 +72,14 @@ export const keyAuth: Plugin<typeof schema> = {
   schema,
   guards: true,
   identifies: true,
-  ownHeaders: ({ from, hideCredentials }) => (hideCredentials ? placesOf(from).flatMap(({ isQuery, name }) => (isQuery ? [] : [name])) : []),
-  secretParameters: ({ from }) => placesOf(from).map(({ name }) => name),
-  create({ key, keys = [], from, hideCredentials }, { gatewayName, scope }) {
+  ownHeaders: ({ from = DEFAULT_PLACES, hideCredentials }) =>
+    from.map(placeOf).flatMap(({ isQuery, name }) => (hideCredentials && !isQuery ? name : [])),
+  secretParameters: ({ from = DEFAULT_PLACES }) => from.map((place) => placeOf(place).name),
+  create({ key, keys = [], from = DEFAULT_PLACES, hideCredentials }, { gatewayName, scope }) {
     const entries = key === undefined ? keys : [...keys, { id: scope.id ?? "default", key }];
     const credentials = entries.map((entry) => ({ identity: entry.id, digest: digestOf(entry) }));
-    const places = placesOf(from);
-    const described = (from ?? DEFAULT_PLACES).map((place) => place.replace("query:", "query parameter ").replace("header:", "header "));
+    const places = from.map(placeOf);
+    const described = from.map((place) => place.replace("query:", "query parameter ").replace("header:", "header "));
     const headers = ["WWW-Authenticate", `Key realm=${quotedString(gatewayName)}`];
     const missing = { headers, detail: `Send the API key in the ${described.join(" or in the ")}.` };
     const invalid = { headers, detail: "The API key that was sent is not a valid one." };
@@ -95,7 +96,7 @@ export const keyAuth: Plugin<typeof schema> = {
     };
     /** With the default places, the header is ignored where the query has a key. */
     const isContradicted = (exchange: Exchange, presented: string, place: Place) =>
-      from !== undefined && places.some((other) => other !== place && keysAt(other, exchange).some((each) => each !== presented));
+      from !== DEFAULT_PLACES && places.some((other) => other !== place && keysAt(other, exchange).some((each) => each !== presented));
     return (next) => (exchange) => {
       let presented: string | undefined;
       let place = 0;
@@ -119,11 +120,9 @@ interface Place {
   readonly name: string;
 }
 
-function placesOf(from = DEFAULT_PLACES): Place[] {
-  return from.map((text) => {
-    const [kind, name] = text.split(":") as [string, string];
-    return kind === "query" ? { isQuery: true, name } : { isQuery: false, name: name.toLowerCase() };
-  });
+function placeOf(text: string): Place {
+  const [kind, name] = text.split(":") as [string, string];
+  return kind === "query" ? { isQuery: true, name } : { isQuery: false, name: name.toLowerCase() };
 }
 
 /** The first key there. */
@@ -139,7 +138,7 @@ function keysAt({ isQuery, name }: Place, { query, headers }: Exchange): readonl
 
 /** What concerns one connection, or tells where a request is from. */
 function isNeverSeen({ isQuery, name }: Place): boolean {
-  return !isQuery && (isHopByHop(name) || FORWARDING.includes(name) || name === "host" || name === "content-length");
+  return !isQuery && (isHopByHop(name) || [...FORWARDING, "host", "content-length"].includes(name));
 }
 
 function digestOf(entry: { readonly key?: string; readonly keySha256?: string }): Buffer {

@@ -89,18 +89,14 @@ class Copy {
 
   #watch({ headers, call }: Exchange, body: Readable): void {
     this.#body = "recording";
-    if (Number(headerValue(headers, "content-length") ?? 0) > this.#copies.maxBodyBytes) this.#lose("too_long");
-    else {
-      const forget = (bytes: number) => (this.#length = Math.max(0, this.#length - bytes));
-      tapBody(body, (chunk) => this.#record(chunk), forget);
-    }
+    const forget = (bytes: number) => (this.#length = Math.max(0, this.#length - bytes));
+    if (Number(headerValue(headers, "content-length") ?? 0) > this.#copies.config.maxBodyBytes) this.#lose("too_long");
+    else tapBody(body, (chunk) => this.#record(chunk), forget);
     body.once("end", () => {
       if (this.#body === "recording") this.#body = "whole";
       this.#settle();
     });
-    call.onEnd(() => {
-      if (this.#body === "recording") this.#end();
-    });
+    call.onEnd(() => this.#body === "recording" && this.#end());
   }
 
   /** The request has a reply. */
@@ -112,7 +108,7 @@ class Copy {
 
   #record(chunk: Buffer): void {
     if (this.#state === "over" || this.#body === "too_long" || this.#body === "dropped") return;
-    const { maxBodyBytes } = this.#copies;
+    const { maxBodyBytes } = this.#copies.config;
     const length = this.#length + chunk.length;
     if (length > maxBodyBytes) return this.#lose("too_long");
     if (length > this.#block.length) {
@@ -136,7 +132,7 @@ class Copy {
   #settle(): void {
     if (this.#state !== "due" || this.#body === "recording") return;
     this.#state = "over";
-    if (this.#body !== "whole") return this.#copies.tally(this.#body);
+    if (this.#body !== "whole") return this.#copies.tools.tally(this.#body);
     const { body } = this.original;
     this.#copies.send(this.original, body === null ? undefined : this.#block.subarray(0, this.#length), () => this.#release());
   }
@@ -154,10 +150,8 @@ class Copy {
 
 /** The copies of one plugin instance. */
 class Copies implements KeptState {
-  readonly maxBodyBytes: number;
-  readonly tally: Tools["tally"];
-  readonly #config: Config;
-  readonly #tools: Tools;
+  readonly config: Config;
+  readonly tools: Tools;
   readonly #client: Client;
   readonly #url: URL;
   /** Without the "/" at its end. */
@@ -171,10 +165,8 @@ class Copies implements KeptState {
 
   constructor(config: Config, tools: Tools) {
     const { log, scope, clock } = tools;
-    this.maxBodyBytes = config.maxBodyBytes;
-    this.tally = tools.tally;
-    this.#config = config;
-    this.#tools = tools;
+    this.config = config;
+    this.tools = tools;
     this.#client = tools.client({ maxConnections: config.maxInFlight, tls: clientTls(config.tls) });
     this.#url = new URL(config.url);
     this.#basePath = this.#url.pathname.replace(/\/$/, "");
@@ -185,7 +177,7 @@ class Copies implements KeptState {
 
   /** Reserves memory, if all bodies together stay within `max_in_flight` times `max_body_bytes`. */
   take(bytes: number): boolean {
-    if (this.#bytes + bytes > this.#config.maxInFlight * this.maxBodyBytes) return false;
+    if (this.#bytes + bytes > this.config.maxInFlight * this.config.maxBodyBytes) return false;
     this.#bytes += bytes;
     return true;
   }
@@ -196,10 +188,10 @@ class Copies implements KeptState {
 
   /** `release` is called when the body is no longer needed. */
   send(exchange: Exchange, body: Buffer | undefined, release: () => void): void {
-    const { maxInFlight, timeoutMs } = this.#config;
+    const { maxInFlight, timeoutMs } = this.config;
     if (this.#inFlight >= maxInFlight) {
       release();
-      return this.tally("dropped");
+      return this.tools.tally("dropped");
     }
     this.#inFlight++;
     const target = this.#basePath + exchange.upstreamPath + exchange.query;
@@ -207,7 +199,7 @@ class Copies implements KeptState {
     const ended = (result: string) => {
       this.#inFlight--;
       release();
-      this.tally(result);
+      this.tools.tally(result);
       if (this.#inFlight === 0) this.#emptied();
     };
     this.#client.ask({ ...request, timeoutMs, maxBytes: MAX_ANSWER_BYTES, discards: true, signal: this.#cutting.signal }).then(
@@ -221,16 +213,12 @@ class Copies implements KeptState {
   }
 
   /** Copies on their way get a moment longer. */
-  close(): Promise<void> {
+  async close(): Promise<void> {
     this.#client.close();
-    if (this.#inFlight === 0) return Promise.resolve();
-    const timer = this.#tools.clock.after(CLOSING_MS, () => this.#cutting.abort());
-    return new Promise((resolve) => {
-      this.#emptied = () => {
-        timer.cancel();
-        resolve();
-      };
-    });
+    if (this.#inFlight === 0) return;
+    const timer = this.tools.clock.after(CLOSING_MS, () => this.#cutting.abort());
+    await new Promise<void>((resolve) => (this.#emptied = resolve));
+    timer.cancel();
   }
 }
 

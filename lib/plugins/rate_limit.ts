@@ -48,41 +48,38 @@ const schema = object(
       const windows = windowsOf(value);
       if (windows.length === 0) report('needs "limit_second", "limit_min" or "limit_hour"');
       const each = bytesOfCaller(windows);
-      if (each * value.maxCallers <= MAX_BYTES) return;
-      const reckoning = `${value.maxCallers} callers of up to ${each} bytes each could take ${((each * value.maxCallers) / 1e9).toFixed(1)} GB`;
+      const all = each * value.maxCallers;
+      if (all <= MAX_BYTES) return;
+      const reckoning = `${value.maxCallers} callers of up to ${each} bytes each could take ${(all / 1e9).toFixed(1)} GB`;
       report(`${reckoning}, more than ${MAX_BYTES / 1e9} GB: with these limits at most ${Math.floor(MAX_BYTES / each)}`, "max_callers");
     },
   },
 );
 
-type Config = Infer<typeof schema>;
-
 export const rateLimit: Plugin<typeof schema> = {
   name: "rate_limit",
   schema,
   create(config, tools) {
+    const { limitBy, maxCallers, mode, counters } = config;
     const windows = windowsOf(config);
-    const limiter = tools.counters.limiter(tools.scope.key, { windows, maxCallers: config.maxCallers, callers: config.limitBy === "all" ? 1 : undefined, counters: config.counters });
-    const callerOf = callerBy(config.limitBy);
-    const uncounted = { detail: "The request could not be counted. Try again shortly." };
-    const settleWith = config.mode === "shadow" ? shadowing(tools) : enforcing(windows, tools.scope.id);
-    return (next) => {
-      const settle = settleWith(next);
-      const settleLater = (exchange: Exchange, decision: Decision | Undecided) => {
-        if (decision === "deny" && config.mode === "enforce") return problem(exchange.call, "limiter_unavailable", uncounted);
-        return typeof decision === "string" ? next(exchange) : settle(exchange, decision);
-      };
-      return (exchange) => {
-        const decision = limiter.decide(callerOf(exchange));
-        return decision instanceof Promise ? decision.then((later) => settleLater(exchange, later)) : settle(exchange, decision);
-      };
+    const limiter = tools.counters.limiter(tools.scope.key, { windows, maxCallers, callers: limitBy === "all" ? 1 : undefined, counters });
+    const callerOf = callerBy(limitBy);
+    const settle = mode === "shadow" ? shadowing(tools) : enforcing(windows, tools.scope.id);
+    const settleLater = (next: Handler, exchange: Exchange, decision: Decision | Undecided) => {
+      if (decision === "deny" && mode === "enforce") return problem(exchange.call, "limiter_unavailable", UNCOUNTED);
+      return typeof decision === "string" ? next(exchange) : settle(next, exchange, decision);
+    };
+    return (next) => (exchange) => {
+      const decision = limiter.decide(callerOf(exchange));
+      return decision instanceof Promise ? decision.then((later) => settleLater(next, exchange, later)) : settle(next, exchange, decision);
     };
   },
 };
 
-function windowsOf(config: Pick<Config, "limitSecond" | "limitMin" | "limitHour">): Window[] {
+const UNCOUNTED = { detail: "The request could not be counted. Try again shortly." };
+
+function windowsOf({ limitSecond, limitMin, limitHour }: Pick<Infer<typeof schema>, "limitSecond" | "limitMin" | "limitHour">): Window[] {
   const window = (name: string, limit: number | undefined, ms: number) => (limit === undefined ? [] : [{ name, limit, ms }]);
-  const { limitSecond, limitMin, limitHour } = config;
   return [...window("second", limitSecond, 1_000), ...window("minute", limitMin, 60_000), ...window("hour", limitHour, 3_600_000)];
 }
 
@@ -105,13 +102,13 @@ function byAddress(exchange: Exchange): string {
 }
 
 /** Reads the decision before it calls `next`: it holds until the next one is made. */
-type Settle = (exchange: Exchange, decision: Decision) => Reply | Promise<Reply>;
+type Settle = (next: Handler, exchange: Exchange, decision: Decision) => Reply | Promise<Reply>;
 
 /**
  * Refuses requests beyond the limit, and adds the limits and the remaining quota to every reply (draft-ietf-httpapi-ratelimit-headers-10).
  * Such headers of other instances or of the upstream are kept.
  */
-function enforcing(windows: readonly Window[], id: string | null): (next: Handler) => Settle {
+function enforcing(windows: readonly Window[], id: string | null): Settle {
   const names = windows.map((window) => quotedString(id === null ? window.name : `${id}-${window.name}`));
   const policy = windows.map((window, i) => `${names[i]};q=${window.limit};w=${window.ms / 1000}`).join(", ");
   const limitsOf = ({ remaining, resetMs }: Decision) => {
@@ -119,11 +116,10 @@ function enforcing(windows: readonly Window[], id: string | null): (next: Handle
     for (let i = 0; i < names.length; i++) text += `${i === 0 ? "" : ", "}${names[i]};r=${remaining[i]};t=${Math.ceil(resetMs[i]! / 1000)}`;
     return text;
   };
-  const withLimits = (reply: Reply, limits: string): Reply => ({
-    ...reply,
-    headers: [...reply.headers, "RateLimit-Policy", policy, "RateLimit", limits],
-  });
-  return (next) => (exchange, decision) => {
+  const withLimits = (reply: Reply, limits: string): Reply => {
+    return { ...reply, headers: [...reply.headers, "RateLimit-Policy", policy, "RateLimit", limits] };
+  };
+  return (next, exchange, decision) => {
     const limits = limitsOf(decision);
     if (!decision.admitted) {
       const seconds = Math.max(1, Math.ceil(decision.retryMs / 1000));
@@ -136,11 +132,9 @@ function enforcing(windows: readonly Window[], id: string | null): (next: Handle
 }
 
 /** Logs how many requests would have been refused, once a second; never the caller, whose name may be a credential. */
-function shadowing({ clock, log, scope }: Tools): (next: Handler) => Settle {
-  const refused = sparseCount(clock, (requests) => {
-    log.warn("rate_limit in shadow mode would have refused", { plugin: scope.key, requests });
-  });
-  return (next) => (exchange, decision) => {
+function shadowing({ clock, log, scope }: Tools): Settle {
+  const refused = sparseCount(clock, (requests) => log.warn("rate_limit in shadow mode would have refused", { plugin: scope.key, requests }));
+  return (next, exchange, decision) => {
     if (!decision.admitted) refused();
     return next(exchange);
   };

@@ -7,7 +7,7 @@
  */
 import { Readable } from "node:stream";
 import { createTimeSlices } from "../base/time_slices.ts";
-import { describeNode, nodeAt, positionAt, type Json, type JsonNode } from "../config/json.ts";
+import { describeNode, nodeAt, positionAt, type Json, type JsonNode, type Path } from "../config/json.ts";
 import { boolean, INVALID, integer, object, optional, report, withDefault, type Schema } from "../config/schema.ts";
 import { BODILESS } from "../http/body.ts";
 import type { Exchange } from "../http/exchange.ts";
@@ -34,12 +34,11 @@ const schema = object(
       if (query?.written === false) report('refuses every request; for none with a query: { "maxProperties": 0 }', "query");
       if (headers?.written === false) report("refuses every request", "headers");
       const { properties = {}, required = [], additionalProperties } = (headers?.written ?? {}) as HeadersSchema;
-      for (const name of Object.keys(properties)) {
-        if (name !== name.toLowerCase()) report("names of headers are written in lower case here", "headers", "properties", name);
-      }
-      required.forEach((name, i) => {
-        if (name !== name.toLowerCase()) report("names of headers are written in lower case here", "headers", "required", i);
-      });
+      const check = (name: string, ...under: Path) => {
+        if (name !== name.toLowerCase()) report("names of headers are written in lower case here", "headers", ...under);
+      };
+      for (const name of Object.keys(properties)) check(name, "properties", name);
+      required.forEach((name, i) => check(name, "required", i));
       if (additionalProperties === false) report("clients send headers of their own: leave it out", "headers", "additionalProperties");
     },
   },
@@ -63,9 +62,8 @@ function jsonSchema(describe: string): Schema<WrittenSchema, boolean | { readonl
     describe,
     kinds: ["object", "boolean"],
     check(node, at, context) {
-      if (node.kind !== "object" && node.kind !== "boolean") {
-        return report(context, at, node, `expected a JSON Schema, found ${describeNode(node)}`);
-      }
+      const { kind } = node;
+      if (kind !== "object" && kind !== "boolean") return report(context, at, node, `expected a JSON Schema, found ${describeNode(node)}`);
       const written = plain(node);
       const compiled = compileJsonSchema(written);
       if ("check" in compiled) return { ...compiled, written };
@@ -206,15 +204,13 @@ function checkBody({ headers }: Exchange, body: Buffer | null | undefined, schem
   if (!isCalledJson || isEncoded) {
     run.part = "headers";
     if (!isCalledJson) run.add("/content-type", "expected application/json, or a type that ends with +json, in UTF-8");
-    if (isEncoded) run.add("/content-encoding", "is not allowed: send the body unencoded");
-    return undefined;
+    return isEncoded ? run.add("/content-encoding", "is not allowed: send the body unencoded") : undefined;
   }
   const reading = readJson(body);
   const resume = (): Done => {
     const { done, value: read } = reading.next();
     if (done !== true) return run.work.pause().then(resume);
-    if ("problem" in read) run.add(read.at, read.problem);
-    else return schema.check(read.value, run);
+    return "problem" in read ? run.add(read.at, read.problem) : schema.check(read.value, run);
   };
   return resume();
 }

@@ -2,23 +2,26 @@
  * Reads an access token from the configured places: the header Authorization (RFC 6750 §2.1), a cookie or the query.
  */
 import { TOKEN_CHARACTERS } from "../base/http_grammar.ts";
-import { string } from "../config/schema.ts";
+import { anyOf, array, string, withDefault } from "../config/schema.ts";
 import { cookieValues } from "../http/cookies.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { headerValues, type HeaderList } from "../http/headers.ts";
 
-export const TOKEN_PLACE = string({
+const PLACE = string({
   references: "none",
   pattern: new RegExp(`^(header|(cookie|query):[${TOKEN_CHARACTERS}]+)$`),
   hint: '"header", "cookie:<name>" or "query:<name>"',
   describe: "A place to look for the token.",
 });
+const SEVERAL = { describe: "Where the token is read; different tokens in several places are refused." };
+
+export const TOKEN_PLACES = withDefault(anyOf([PLACE, array(PLACE, { min: 1 })], SEVERAL), "header");
 
 /** Returns the token; undefined when there is none, null when there are different ones, in one place or in several. */
 type TokenReader = (exchange: Exchange) => string | undefined | null;
 
-export function tokenReader(places: readonly string[]): TokenReader {
-  const [only, ...others] = places.map(readerOf);
+export function tokenReader(places: string | readonly string[]): TokenReader {
+  const [only, ...others] = [places].flat().map(readerOf);
   if (others.length === 0) return only!;
   return (exchange) => {
     let token = only!(exchange);

@@ -6,8 +6,8 @@ import { BATCH, BEGIN, BUCKETS, CELL, CHAIN, END, FIRST, FREE, FREED, HASH, LAST
 import type { Window } from "./counters.ts";
 import { cellsOf, MARKS_OF_CELL, merged, type History, type Plan } from "./marks.ts";
 
-/** Memory that can grow has so much at first. */
-export const FEWEST_BYTES = 16 * 4 * CELL;
+/** Memory that can grow has so many words at first. */
+const FEWEST_WORDS = 16 * CELL;
 /** Tries to find any caller. */
 const TRIES = 64;
 
@@ -24,7 +24,7 @@ export class Callers {
   #hash: Int32Array = new Int32Array(2);
   #dice = 1;
 
-  constructor(words: Int32Array) {
+  constructor(words: Int32Array = new Int32Array(FEWEST_WORDS)) {
     this.words = words;
     this.numbers = new Float64Array(words.buffer, words.byteOffset, words.length / 2);
   }

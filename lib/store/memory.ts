@@ -3,7 +3,7 @@
  */
 import { hash, randomInt } from "node:crypto";
 import { LONGEST_TIMER_MS, type Clock, type Timer } from "../base/clock.ts";
-import { Callers, FEWEST_BYTES } from "./callers.ts";
+import { Callers } from "./callers.ts";
 import { BATCH, BEGIN, END, FIRST, LAST, LIFE, MARKS, NAME, NEXT, OVERFLOW, SHARED, SIZE, USED, WINDOWS } from "./cells.ts";
 import type { Decision, GiveMemory, Limiter, LimiterOptions } from "./counters.ts";
 import { MARKS_OF_CELL, planOf, type Plan } from "./marks.ts";
@@ -51,7 +51,8 @@ export function memoryCounters(clock: Clock, secret: Secret = [randomInt(2 ** 32
     },
     /** The callers of each limiter, by its key, and how many decisions were made for callers without a place of their own. */
     *tables() {
-      for (const [key, { size, shared }] of all) yield [key, { callers: size, shared }] as const;
+      const shared = (callers: readonly Callers[]) => callers.reduce((sum, { numbers }) => sum + numbers[SHARED]!, 0);
+      for (const [key, { size, shards }] of all) yield [key, { callers: size, shared: shared(shards) }] as const;
     },
   };
 }
@@ -140,10 +141,11 @@ export class MemoryLimiter implements Limiter {
     const decision = this.#decision;
     decision.retryMs = 0;
     let window = words[caller + WINDOWS]!;
-    for (let w = 0; w < windows.length; w++) {
+    let w = 0;
+    for (; w < windows.length; w++) {
       const { limit, ms } = windows[w]!;
       let used = numbers[window / 2 + USED]!;
-      if (window === 0 || words[window + NAME] !== names[w] || numbers[window / 2 + BATCH] !== batches[w] || used > limit) return this.#convert(callers, caller, now);
+      if (window === 0 || words[window + NAME] !== names[w] || numbers[window / 2 + BATCH] !== batches[w] || used > limit) break;
       let oldest = numbers[words[window + FIRST]! / 2 + MARKS + words[window + BEGIN]!]!;
       if (used > 0 && now - oldest >= ms) {
         used = callers.expire(window, now, ms);
@@ -155,12 +157,9 @@ export class MemoryLimiter implements Limiter {
       if (used >= limit && resetMs > decision.retryMs) decision.retryMs = resetMs;
       window = words[window + NEXT]!;
     }
-    if (window !== 0) return this.#convert(callers, caller, now);
     decision.admitted = decision.retryMs === 0;
-  }
-
-  /** The caller was last seen with other windows. */
-  #convert(callers: Callers, caller: number, now: number): void {
+    if (w === windows.length && window === 0) return;
+    // The caller was last seen with other windows.
     callers.convert(caller, this.#plan);
     this.#look(callers, caller, now);
   }
@@ -196,7 +195,7 @@ export class CallerTable {
   /** Of the name of the last search. */
   protected readonly hash = new Int32Array(2);
 
-  constructor(secret: Secret, list = [new Callers(new Int32Array(FEWEST_BYTES / Int32Array.BYTES_PER_ELEMENT))]) {
+  constructor(secret: Secret, list = [new Callers()]) {
     this.#secret = secret;
     this.list = list;
   }
@@ -210,11 +209,6 @@ export class CallerTable {
     let size = 0;
     for (const { words } of this.shards) size += words[SIZE]!;
     return size;
-  }
-
-  /** Decisions that were made by an overflow. */
-  get shared(): number {
-    return this.shards.reduce((sum, { numbers }) => sum + numbers[SHARED]!, 0);
   }
 
   /** Begins a turn in the shard of a caller, which ends it. */
@@ -239,10 +233,7 @@ export type Secret = readonly [number, number];
 /** Longer names go through SHA-256 first: a header of 16 kB would take too long here. */
 const LONGEST = 64;
 
-/**
- * Writes the two halves of a name's hash to `result`. Two names get the same one with a probability of 2^-64. Hashed as UTF-16: in UTF-8 all lone
- * surrogates, which may occur in a JWT's subject, would be equal.
- */
+/** Writes the two halves of a name's hash. As UTF-16: in UTF-8 all lone surrogates, which may occur in a JWT's subject, would be equal. */
 export function hashName(name: string, secret: Secret, result: Int32Array): void {
   halfSipHash(name.length > LONGEST ? hash("sha256", Buffer.from(name, "utf16le"), "base64url") : name, secret, result);
 }

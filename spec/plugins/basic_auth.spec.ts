@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 import { verifyPassword } from "../../lib/base/password.ts";
 import { SharedCount } from "../../lib/base/shared_counts.ts";
 import { SharedMemory } from "../../lib/base/shared_memory.ts";
+import { createTaskQueue } from "../../lib/base/task_queue.ts";
 import { ALONE } from "../../lib/base/threads.ts";
 import { headerValue } from "../../lib/http/headers.ts";
 import type { Reply } from "../../lib/http/reply.ts";
@@ -179,17 +180,19 @@ describe("configuration", () => {
 const OTHER = QUICK.replace("$BwcH", "$CwcH");
 
 const memory = () => new SharedMemory(1024 * 1024).part<string>();
+/** Two passwords are verified at a time, and 32 wait. */
+const bounds = () => ({ queue: createTaskQueue(2, 32), admitted: { take: () => true, give() {} } });
 
 /** Users with a verification that is counted, and ends when told to. */
 function held(users: { username: string; password: string }[]) {
   const asked: { given: string; stored: string; end: (right: boolean) => void }[] = [];
-  const made = createVerifier(users, memory(), (given, stored) => new Promise((resolve) => asked.push({ given, stored, end: resolve })));
+  const made = createVerifier(users, memory(), (given, stored) => new Promise((resolve) => asked.push({ given, stored, end: resolve })), bounds());
   return { ...made, asked, identify: (user: string, password: string) => made.identify({ user, password }) };
 }
 
 function counted(users: { username: string; password: string }[]) {
   let verifications = 0;
-  const made = createVerifier(users, memory(), async (given, stored) => (verifications++, verifyPassword(given, stored)));
+  const made = createVerifier(users, memory(), async (given, stored) => (verifications++, verifyPassword(given, stored)), bounds());
   return { identify: (user: string, password: string) => made.identify({ user, password }), count: () => verifications };
 }
 
@@ -296,10 +299,8 @@ describe("hashed passwords", () => {
 
   it("hashed passwords reject only the waiting requests if they cannot be verified", async () => {
     let broken = true;
-    const { identify } = createVerifier([{ username: "ada", password: QUICK }], memory(), async () => {
-      if (broken) throw new Error("out of memory");
-      return true;
-    });
+    const verify = () => (broken ? Promise.reject(new Error("out of memory")) : Promise.resolve(true));
+    const { identify } = createVerifier([{ username: "ada", password: QUICK }], memory(), verify, bounds());
     await expect(identify({ user: "ada", password: "x" })).rejects.toThrow("out of memory");
     broken = false;
     expect(await identify({ user: "ada", password: "x" })).toBe("ada");
@@ -309,7 +310,7 @@ describe("hashed passwords", () => {
     let verifications = 0;
     const memory = new SharedMemory(2_000);
     const users = Array.from({ length: 10 }, (_, i) => ({ username: `u${i}`, password: QUICK }));
-    const [one, two] = [0, 1].map(() => createVerifier(users, memory.part(), async () => (verifications++, true)));
+    const [one, two] = [0, 1].map(() => createVerifier(users, memory.part(), async () => (verifications++, true), bounds()));
     const present = (instance: typeof one, i: number) => instance!.identify({ user: `u${i}`, password: "x" });
     await present(one, 0);
     await present(one, 1);

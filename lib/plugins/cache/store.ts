@@ -47,8 +47,8 @@ export class CacheStore {
   #fixed = 0;
   /** Each body counts once, even if several entries and clients use it. */
   readonly #bodies = new Map<Buffer, { entries: number; readers: number }>();
-  /** Entries by target and key, the newest first. */
-  readonly #targets = new Map<string, Map<string, Entry[]>>();
+  /** Entries by key, the newest first. */
+  readonly #groups = new Map<string, Entry[]>();
   /** All entries, the least recently used first. */
   readonly #order = new Set<Entry>();
   /** Until when requests do not wait for one another, by the hash of their key, the newest last. */
@@ -87,10 +87,11 @@ export class CacheStore {
 
   /** How often a target has changed, in all workers. */
   changesOf(key: string): number {
-    return this.#changes.of(targetOf(key));
+    const end = key.indexOf(END_OF_TARGET);
+    return this.#changes.of(end < 0 ? key : key.slice(0, end));
   }
 
-  /** Whether a reply may be stored: a reply that was requested before a change of its target may be older than the change. */
+  /** Whether a reply may be stored: one that was requested before a change of its target may be older than the change. */
   takes({ key, changes }: Pick<Entry, "key" | "changes">): boolean {
     return !this.#closed && changes === this.changesOf(key);
   }
@@ -112,10 +113,9 @@ export class CacheStore {
     this.#dropWhere(entry.key, (other) => other === entry);
   }
 
-  /** The target has changed: drops its entries under all keys, and outdates its entries in all stores and workers. */
+  /** The target has changed: outdates its entries under all keys, in all stores and workers. They are dropped when they are looked for. */
   change(target: string): void {
     this.#changes.add(target);
-    for (const group of [...(this.#targets.get(target)?.values() ?? [])]) for (const entry of [...group]) this.#drop(entry);
   }
 
   /** Requests of this key should not wait for one another, until then or until a reply is stored. */
@@ -156,7 +156,7 @@ export class CacheStore {
   }
 
   #group(key: string): readonly Entry[] {
-    return this.#targets.get(targetOf(key))?.get(key) ?? NOTHING;
+    return this.#groups.get(key) ?? NOTHING;
   }
 
   #dropWhere(key: string, matches: (entry: Entry) => boolean): void {
@@ -172,9 +172,8 @@ export class CacheStore {
     if (!this.#makeRoom(bytes + (isRead ? 0 : length))) return false;
     this.#used += bytes;
     if (body !== null) this.#count(body, "entries", 1);
-    const groups = this.#targets.get(targetOf(key)) ?? new Map<string, Entry[]>();
-    const group = groups.get(key) ?? [];
-    this.#targets.set(targetOf(key), groups.set(key, group));
+    const group = this.#groups.get(key) ?? [];
+    this.#groups.set(key, group);
     if (group.unshift(entry) > MAX_VARIANTS) this.#drop(group.at(-1)!);
     this.#order.add(entry);
     return true;
@@ -194,26 +193,20 @@ export class CacheStore {
     this.#order.delete(entry);
     this.#used -= bytesOf(entry) - (body?.length ?? 0);
     if (body !== null) this.#count(body, "entries", -1);
-    const target = targetOf(key);
-    const groups = this.#targets.get(target)!;
-    const group = groups.get(key)!;
+    const group = this.#groups.get(key)!;
     group.splice(group.indexOf(entry), 1);
-    if (group.length === 0) groups.delete(key);
-    if (groups.size === 0) this.#targets.delete(target);
+    if (group.length === 0) this.#groups.delete(key);
   }
 
   #count(body: Buffer, whose: "entries" | "readers", change: 1 | -1): void {
     const counts = this.#bodies.get(body) ?? { entries: 0, readers: 0 };
-    if (counts.entries + counts.readers === 0) {
-      this.#used += body.length;
-      this.#bodies.set(body, counts);
-    }
-    if (whose === "readers" && counts.readers === 0) this.#fixed += body.length;
+    const { entries, readers } = counts;
     counts[whose] += change;
-    if (whose === "readers" && counts.readers === 0) this.#fixed -= body.length;
-    if (counts.entries + counts.readers > 0) return;
-    this.#used -= body.length;
-    this.#bodies.delete(body);
+    if ((readers > 0) !== (counts.readers > 0)) this.#fixed += change * body.length;
+    if (entries + readers > 0 && counts.entries + counts.readers > 0) return;
+    this.#used += change * body.length;
+    if (change > 0) this.#bodies.set(body, counts);
+    else this.#bodies.delete(body);
   }
 }
 
@@ -230,11 +223,6 @@ const LINE_OVERHEAD = 64;
 
 /** In a key, between its target and what else selects the reply. No header and no target can contain it. */
 export const END_OF_TARGET = "\0";
-
-export function targetOf(key: string): string {
-  const end = key.indexOf(END_OF_TARGET);
-  return end < 0 ? key : key.slice(0, end);
-}
 
 export function bytesOf({ key, variant, headers, body }: Pick<Entry, "key" | "variant" | "headers" | "body">): number {
   let bytes = OVERHEAD + key.length + variant.length + (body?.length ?? 0) + (headers.length / 2) * LINE_OVERHEAD;
