@@ -2,7 +2,9 @@
  * Reads the settings that not every start has.
  */
 import { readSettings, type Settings } from "../config/settings.ts";
-import { asksForTraces, type Environment, type Flags, type Host, type SettingsRead } from "../config/start_settings.ts";
+import type { SettingsRead } from "../config/settings_errors.ts";
+import { asksForTraces } from "../config/settings_table.ts";
+import type { Environment, Flags, Host } from "../config/start_settings.ts";
 import { PARTS } from "../parts/table.ts";
 import { refuseLacking } from "./failure.ts";
 

@@ -5,7 +5,8 @@ import { messageOf } from "../base/errors.ts";
 import { formatPath, positionAt } from "../config/json.ts";
 import { parseJson } from "../config/json_text.ts";
 import { readConfigFile, type ConfigIssue } from "../config/source.ts";
-import { readValues, START_SETTINGS } from "../config/start_settings.ts";
+import { readValues } from "../config/settings_errors.ts";
+import { SETTINGS } from "../config/settings_table.ts";
 import { ConfigError } from "../gateway/config_error.ts";
 import type { GatewayCore } from "../gateway/gateway.ts";
 import { loadPluginModules } from "../parts/load.ts";
@@ -105,7 +106,7 @@ export function configKeyFile(given: Arguments): string | undefined {
 
 function settingOf({ flags }: Arguments, name: "configPath" | "configKey"): string | null {
   const issues: string[] = [];
-  const { [name]: value } = readValues({ [name]: START_SETTINGS[name] }, flags, process.env, issues) as Readonly<Record<string, string | null>>;
+  const { [name]: value } = readValues({ [name]: SETTINGS[name] }, flags, process.env, issues) as Readonly<Record<string, string | null>>;
   if (issues.length > 0) throw Failure.ofUsage(issues);
   return value ?? null;
 }

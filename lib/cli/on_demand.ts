@@ -3,7 +3,7 @@
  */
 import type { OnRequest } from "../admin/endpoints.ts";
 import type { Settings } from "../config/settings.ts";
-import { areOfStart, readStartSettings, type Environment, type Flags, type Host } from "../config/start_settings.ts";
+import { readStartSettings, type Environment, type Flags, type Host } from "../config/start_settings.ts";
 import type { PartName } from "../gateway/parts.ts";
 import { accepted, refuseLacking } from "./failure.ts";
 
@@ -33,8 +33,7 @@ export const OF_ADMIN: OnRequest = {
 
 /** Throws a `Failure` for settings with errors, and for those that name what this build does not have. */
 export async function settingsOf(flags: Flags, environment: Environment, host: Host): Promise<Settings> {
-  const { readAll } = areOfStart(flags, environment) ? { readAll: readStartSettings } : await ON_DEMAND.settings();
-  const settings: Settings = accepted(await readAll(flags, environment, host));
+  const settings: Settings = readStartSettings(flags, environment, host) ?? accepted(await (await ON_DEMAND.settings()).readAll(flags, environment, host));
   refuseLacking([...onDemandOf(settings), ...partsNamedBy(settings)]);
   return settings;
 }

@@ -4,7 +4,8 @@
 import { isHashed } from "../base/password.ts";
 import { adminPassword, managerOf, managerRules, type ManagerValues } from "./settings.ts";
 import { CLIENT_TABLE, HEALTHCHECK_TABLE, MANAGER_TABLE, SETTINGS } from "./settings_table.ts";
-import { certificateRules, logFormatOf, messagesOf, readValues, type Environment, type Flags, type Host, type SettingsRead, type ValuesOf } from "./start_settings.ts";
+import { certificateRules, messagesOf, readValues, type SettingsRead } from "./settings_errors.ts";
+import { logFormatOf, type Environment, type Flags, type Host, type ValuesOf } from "./start_settings.ts";
 
 export type LoneManagerSettings = ReturnType<typeof loneManagerOf>;
 

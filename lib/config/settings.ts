@@ -2,9 +2,9 @@
  * The runtime settings of a gateway, read from its flags and the environment, and checked together.
  */
 import { readRegularFile, whyUnreadable } from "../base/regular_file.ts";
-import { SETTINGS, type MANAGER_TABLE } from "./settings_table.ts";
-import { asksForTraces, messagesOf, portProblems, portsOf, readValues, rulesOfStart, startOf, WITHOUT_TLS } from "./start_settings.ts";
-import type { Environment, Flags, Host, ReadOf, Rule, Setting, SettingsRead, ValuesOf } from "./start_settings.ts";
+import { asksForTraces, SETTINGS, type MANAGER_TABLE } from "./settings_table.ts";
+import { certificateRules, messagesOf, portProblems, readValues, type ReadOf, type Rule, type SettingsRead } from "./settings_errors.ts";
+import { startOf, type Environment, type Flags, type Host, type Setting, type ValuesOf } from "./start_settings.ts";
 import type { readTracing } from "./tracing.ts";
 
 type Values = ValuesOf<typeof SETTINGS>;
@@ -37,9 +37,12 @@ interface Secrets {
 }
 
 function settingsOf(values: Values, { password, metricsToken }: Secrets, tracing: ReturnType<typeof readTracing>, host: Host) {
-  const { adminUser: user, adminHosts, probePort: port, probeHost } = values;
+  const { serverCertPath, serverKeyPath, caCertPath, clientAuth, persistence, workers, adminUser: user, adminHosts, probePort: port, probeHost } = values;
   return {
     ...startOf(values, host),
+    ...{ serverCertPath, serverKeyPath, caCertPath, persistence, workers },
+    /** Whether HTTPS clients are asked for a certificate, and whether a client without one is refused. */
+    clientAuth: caCertPath === null ? ("none" as const) : (clientAuth ?? ("request" as const)),
     /** Null when the admin interface is off. */
     admin: user === null || password === null ? null : adminOf(values, user, password),
     /** Null when there is no listener for probes. `hosts`: names, besides localhost, by which its /metrics may be asked without a token. */
@@ -114,14 +117,18 @@ function secret([variable, row]: SecretRow, given: string | null, file: string |
 
 /** Conflicts between settings that are valid by themselves. */
 function problemsTogether(values: Read, password: string | null): string[] {
-  const { serverCertPath: cert, serverKeyPath: key, adminUser: user, manager } = values;
+  const { serverCertPath: cert, serverKeyPath: key, caCertPath: ca, adminUser: user, manager } = values;
+  const hasNoTls = cert === null && key === null;
   const isProtected = password !== null || values.adminPasswordFile !== null;
   const hasToken = values.metricsToken !== null || values.metricsTokenFile !== null;
   const hasAdmin = user !== null && isProtected;
   const noAdmin = "set ADMIN_USER and ADMIN_PASSWORD, or name the admin interface of another gateway with MANAGER_BACKEND_API_URL";
   const rules: Rule[] = [
-    ...rulesOfStart(values),
-    [values.adminTls === true && cert === null && key === null, `ADMIN_TLS needs ${WITHOUT_TLS}`],
+    ...certificateRules(values),
+    [values.httpPort === "off" && hasNoTls, `HTTP_PORT=off needs ${WITHOUT_TLS}, and nothing would listen`],
+    [ca !== null && hasNoTls, `CA_CERT_PATH needs ${WITHOUT_TLS}`],
+    [values.clientAuth !== null && ca === null, "CLIENT_AUTH needs CA_CERT_PATH, which verifies client certificates"],
+    [values.adminTls === true && hasNoTls, `ADMIN_TLS needs ${WITHOUT_TLS}`],
     [hasToken && user === null && values.probePort === null, "METRICS_TOKEN opens nothing: set PROBE_PORT, or ADMIN_USER and ADMIN_PASSWORD"],
     [user?.includes(":") === true, "ADMIN_USER: expected a name without a colon, which ends the name in Basic credentials (RFC 7617 §2)"],
     [user !== null && !isProtected, `ADMIN_USER is set without ADMIN_PASSWORD or ADMIN_PASSWORD_FILE: ${BOTH_OR_NONE}`],
@@ -130,7 +137,8 @@ function problemsTogether(values: Read, password: string | null): string[] {
     [manager === true && values.managerBackendUrl === null && !hasAdmin, `MANAGER needs an admin interface to talk to: ${noAdmin}`],
   ];
   const ports = [
-    ...portsOf(values),
+    ["HTTP_PORT", values.httpPort === "off" ? null : values.httpPort],
+    ["HTTPS_PORT", cert === null || key === null ? null : values.httpsPort],
     ["ADMIN_PORT", user === null ? null : values.adminPort],
     ["PROBE_PORT", values.probePort],
     ["MANAGER_PORT", manager === true ? values.managerPort : null],
@@ -138,6 +146,7 @@ function problemsTogether(values: Read, password: string | null): string[] {
   return [...messagesOf(rules), ...portProblems(ports)];
 }
 
+const WITHOUT_TLS = "SERVER_CERT_PATH and SERVER_KEY_PATH: without them there is no HTTPS";
 const BOTH_OR_NONE = "set both, or none to leave the admin interface off";
 
 export function managerRules(values: ReadOf<typeof MANAGER_TABLE>): Rule[] {

@@ -1,9 +1,9 @@
 /**
- * The table of all runtime settings: those of every start (`start_settings.ts`), and those of the interfaces beside a gateway.
+ * The table of all runtime settings: those of a plain start (`start_settings.ts`), of HTTPS, of signatures, and of the interfaces beside a gateway.
  */
 import { TOKEN } from "../base/http_grammar.ts";
-import { BOOLEAN, FILE, HOST_NAME, HOSTS, integer, list, optionalSetting, PORT, setting, START_SETTINGS } from "./start_settings.ts";
-import type { Parser } from "./start_settings.ts";
+import { BOOLEAN, choice, FILE, HOST_NAME, HOSTS, integer, list, optionalSetting, PORT, setting, START_SETTINGS } from "./start_settings.ts";
+import type { Environment, Parser } from "./start_settings.ts";
 
 const TEXT: Parser<string> = { value: "TEXT", expects: "a text", parse: (text) => text };
 const ORIGINS = list({ value: "ORIGIN,…", expects: "origins such as https://ui.example.com, separated by commas", parse: origin });
@@ -29,12 +29,24 @@ const BEARER: Parser<string> = {
   expects: "at least 16 letters, digits or - . _ ~ + / and = at the end (openssl rand -hex 32 prints such a token)",
   parse: (text) => (text.length >= 16 && /^[\w.~+/-]+=*$/.test(text) ? text : null),
 };
+const DBLESS = { ...choice("dbless"), expects: "dbless (this build keeps its configuration in the file only: there is no database)" };
+const MOST_WORKERS = 64;
+const WORKERS: Parser<number | "auto"> = {
+  value: "N|auto",
+  expects: `an integer 1–${MOST_WORKERS}, or auto`,
+  parse: (text) => (text === "auto" ? text : integer("N", 1, MOST_WORKERS).parse(text)),
+};
 
-const { shutdownGraceS, preStopDelayS, workers, logLevel, logFormat, ...first } = START_SETTINGS;
+const { configPath, configKey, noTests, httpPort, httpsPort, listenHosts, shutdownGraceS, preStopDelayS, logLevel, logFormat } = START_SETTINGS;
 
 /** Every setting, in the order in which help and README list them. */
 export const SETTINGS = {
-  ...first,
+  ...{ configPath, configKey, noTests, httpPort, httpsPort, listenHosts },
+  serverCertPath: optionalSetting("SERVER_CERT_PATH", FILE, "Server certificate chain (PEM)."),
+  serverKeyPath: optionalSetting("SERVER_KEY_PATH", FILE, "Private key of the server certificate (PEM)."),
+  caCertPath: optionalSetting("CA_CERT_PATH", FILE, "CA certificate (PEM) against which client certificates are verified."),
+  clientAuth: optionalSetting("CLIENT_AUTH", choice("request", "require"), "With a CA: request asks for client certificates (the default), require insists."),
+  persistence: setting("PERSISTENCE_CONFIG", DBLESS, "dbless", "Persistence mode: the file is the configuration."),
   adminUser: optionalSetting("ADMIN_USER", { ...TEXT, value: "NAME" }, "Admin user; the admin interface is off without user and password."),
   adminPassword: optionalSetting("ADMIN_PASSWORD", { ...TEXT, value: "PASSWORD" }, "Admin password, or its hash.", null),
   adminPasswordFile: optionalSetting("ADMIN_PASSWORD_FILE", FILE, "File with the admin password, instead of ADMIN_PASSWORD."),
@@ -57,7 +69,9 @@ export const SETTINGS = {
   managerTls: setting("MANAGER_TLS", BOOLEAN, "false", "Serve the management UI over HTTPS, with the server certificate."),
   managerBackendUrl: optionalSetting("MANAGER_BACKEND_API_URL", BASE_URL, "Admin interface behind the UI; by default on this machine."),
   managerBackendCaPath: optionalSetting("MANAGER_BACKEND_CA_PATH", FILE, "CA certificate (PEM) that verifies it, instead of Node's own list."),
-  ...{ shutdownGraceS, preStopDelayS, workers, logLevel, logFormat },
+  ...{ shutdownGraceS, preStopDelayS },
+  workers: setting("WORKERS", WORKERS, "1", "Number of threads that serve requests; auto: one for each core."),
+  ...{ logLevel, logFormat },
 };
 
 /** Where a command finds the admin interface of a running gateway, besides the settings that it shares with the gateway. */
@@ -83,6 +97,13 @@ export const MANAGER_TABLE = {
 
 function some<K extends keyof typeof SETTINGS>(...names: readonly K[]): Pick<typeof SETTINGS, K> {
   return Object.fromEntries(names.map((name) => [name, SETTINGS[name]])) as Pick<typeof SETTINGS, K>;
+}
+
+/** Whether OpenTelemetry's variables name an endpoint for traces that is in use: then `readTracing` reads the rest of them. */
+export function asksForTraces(environment: Environment): boolean {
+  const text = (name: string) => environment[name]?.trim() ?? "";
+  const isOff = text("OTEL_TRACES_EXPORTER") === "none" || text("OTEL_SDK_DISABLED").toLowerCase() === "true";
+  return !isOff && text("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") + text("OTEL_EXPORTER_OTLP_ENDPOINT") !== "";
 }
 
 /** Whether a flag is true or false, and may be written without its value. */

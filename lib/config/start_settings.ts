@@ -1,6 +1,6 @@
 /**
- * The settings of every start: variable, flag, default, type and help of each, and how they are read from flags and environment. All others
- * are in `settings_table.ts`.
+ * The settings of a plain start, over HTTP and with nothing beside the gateway: variable, flag, default, type and help of each, and how they are
+ * read where nothing is wrong. All others are in `settings_table.ts`, and all errors in `settings_errors.ts`.
  */
 import { LOG_FORMATS, LOG_LEVELS, type LogFormat } from "../base/log.ts";
 import { isContent } from "../base/regular_file.ts";
@@ -25,8 +25,6 @@ export interface Setting<T> {
 export type SettingsTable = Readonly<Record<string, Setting<unknown>>>;
 /** Null: not set and without a default. */
 export type ValuesOf<R> = { readonly [K in keyof R]: R[K] extends Setting<infer T> ? T : never };
-/** The values before all checks: null also means an invalid value, which has been reported. */
-export type ReadOf<R> = { readonly [K in keyof R]: ValuesOf<R>[K] | null };
 
 /** Keys have no dashes; `true` is a flag without a value. */
 export type Flags = Readonly<Record<string, string | true | undefined>>;
@@ -52,16 +50,7 @@ export const HOST_NAME: Parser<string> = {
   parse: (text) => (hostProblem(text) === undefined ? text : null),
 };
 export const HOSTS = list({ ...HOST_NAME, value: "HOST,…", expects: "host names or IP addresses, separated by commas" });
-const DBLESS = { ...choice("dbless"), expects: "dbless (this build keeps its configuration in the file only: there is no database)" };
-const MOST_WORKERS = 64;
-const WORKERS: Parser<number | "auto"> = {
-  value: "N|auto",
-  expects: `an integer 1–${MOST_WORKERS}, or auto`,
-  parse: (text) => (text === "auto" ? text : integer("N", 1, MOST_WORKERS).parse(text)),
-};
-const CLIENT_AUTH = choice("request", "require");
 
-/** In the order of the whole table. */
 export const START_SETTINGS = {
   configPath: setting("CONFIG_FILE_PATH", FILE, "gw.json", "Configuration file.", "config"),
   configKey: optionalSetting("CONFIG_PUBLIC_KEY", FILE, "Public keys (PEM), one of which must have signed the configuration.", "config-key"),
@@ -69,20 +58,11 @@ export const START_SETTINGS = {
   httpPort: setting("HTTP_PORT", PORT_OR_OFF, "8008", "Port for plain HTTP traffic; 0 is any free port, off opens none."),
   httpsPort: setting("HTTPS_PORT", PORT, "8443", "Port for HTTPS traffic; used when there is a server certificate."),
   listenHosts: setting("LISTEN_HOST", HOSTS, "0.0.0.0,::", "Addresses on which traffic is accepted."),
-  serverCertPath: optionalSetting("SERVER_CERT_PATH", FILE, "Server certificate chain (PEM)."),
-  serverKeyPath: optionalSetting("SERVER_KEY_PATH", FILE, "Private key of the server certificate (PEM)."),
-  caCertPath: optionalSetting("CA_CERT_PATH", FILE, "CA certificate (PEM) against which client certificates are verified."),
-  clientAuth: optionalSetting("CLIENT_AUTH", CLIENT_AUTH, "With a CA: request asks for client certificates (the default), require insists."),
-  persistence: setting("PERSISTENCE_CONFIG", DBLESS, "dbless", "Persistence mode: the file is the configuration."),
   shutdownGraceS: setting("SHUTDOWN_GRACE_S", integer("SECONDS", 0, 86_400), "30", "Time for requests in flight to finish on SIGTERM."),
   preStopDelayS: setting("PRE_STOP_DELAY_S", integer("SECONDS", 0, 3600), "0", "Time to serve on after SIGTERM, with /readyz at 503."),
-  workers: setting("WORKERS", WORKERS, "1", "Number of threads that serve requests; auto: one for each core."),
   logLevel: setting("LOG_LEVEL", choice(...LOG_LEVELS), "info", "Lowest severity that is logged."),
   logFormat: optionalSetting("LOG_FORMAT", choice(...LOG_FORMATS), "text on a terminal, json elsewhere."),
 };
-
-/** The settings, or all errors, one sentence each. */
-export type SettingsRead<T> = { readonly ok: true; readonly settings: T } | { readonly ok: false; readonly issues: readonly string[] };
 
 export interface Host {
   /** Reads ADMIN_PASSWORD_FILE, METRICS_TOKEN_FILE and OTEL_EXPORTER_OTLP_CERTIFICATE; default: the file system. */
@@ -96,46 +76,43 @@ export interface Host {
 /** Their flags that are not true or false, which a command may follow: `--no-tests validate`. */
 const FLAGS: ReadonlySet<string> = new Set(Object.values(START_SETTINGS).flatMap(({ flag, value }) => (value === BOOLEAN.value ? [] : (flag ?? []))));
 /** The beginnings of the variables of all other settings. */
-const FURTHER = /^(?:ADMIN_|PROBE_|METRICS_|MANAGER)/;
+const FURTHER = /^(?:ADMIN_|PROBE_|METRICS_|MANAGER|OTEL_|SERVER_|CA_CERT_|CLIENT_AUTH|PERSISTENCE_|WORKERS$)/;
 
 /** Whether these flags, and the variables that are set, need no other settings than those of this file. */
 export function areOfStart(flags: Flags, environment: Environment = {}): boolean {
   const isNamed = Object.keys(environment).some((name) => FURTHER.test(name) && environment[name] !== "");
-  return Object.keys(flags).every((flag) => FLAGS.has(flag)) && !isNamed && !asksForTraces(environment);
+  return Object.keys(flags).every((flag) => FLAGS.has(flag)) && !isNamed;
 }
 
-/** Whether OpenTelemetry's variables name an endpoint for traces that is in use: then `readTracing` reads the rest of them. */
-export function asksForTraces(environment: Environment): boolean {
-  const text = (name: string) => environment[name]?.trim() ?? "";
-  const isOff = text("OTEL_TRACES_EXPORTER") === "none" || text("OTEL_SDK_DISABLED").toLowerCase() === "true";
-  return !isOff && text("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") + text("OTEL_EXPORTER_OTLP_ENDPOINT") !== "";
-}
-
-/** The settings of a gateway with nothing beside it: the same as `readSettings` gives where `areOfStart`. */
+/** The same as `readSettings` gives. Null: it has to be asked, since other settings are named, or something is wrong. */
 export function readStartSettings(flags: Flags, environment: Environment, host: Host = {}) {
-  const issues: string[] = [];
-  const values = readValues(START_SETTINGS, flags, environment, issues);
-  issues.push(...messagesOf(rulesOfStart(values)), ...portProblems(portsOf(values)));
-  if (issues.length > 0) return { ok: false as const, issues };
-  const further = { admin: null, probe: null, metricsToken: null, manager: null, tracing: null };
-  return { ok: true as const, settings: { ...startOf(values as ValuesOf<typeof START_SETTINGS>, host), ...further } };
+  const read = Object.entries(START_SETTINGS).map(([name, row]) => {
+    const given = givenTo(row, flags, environment);
+    return { name, given, value: valueOf(row, given) };
+  });
+  const values = Object.fromEntries(read.map(({ name, value }) => [name, value])) as ValuesOf<typeof START_SETTINGS>;
+  const isWrong = values.httpPort === "off" || read.some(({ given, value }) => given !== undefined && value === null);
+  return isWrong || !areOfStart(flags, environment) ? null : { ...startOf(values, host), ...NOTHING_ELSE };
 }
+
+/** The values of all other settings of a plain start. */
+const NOTHING_ELSE = {
+  ...({ serverCertPath: null, serverKeyPath: null, caCertPath: null, clientAuth: "none", persistence: "dbless", workers: 1 } as const),
+  ...{ admin: null, probe: null, metricsToken: null, manager: null, tracing: null },
+};
 
 /** `values` may have more than these. */
 export function startOf(values: ValuesOf<typeof START_SETTINGS>, host: Host) {
-  const { configPath, configKey, serverCertPath, serverKeyPath, caCertPath, clientAuth, persistence, httpPort, httpsPort } = values;
-  const { listenHosts, shutdownGraceS, preStopDelayS, workers, logLevel } = values;
+  const { configPath, httpPort, httpsPort, listenHosts, shutdownGraceS, preStopDelayS, logLevel } = values;
   return {
-    ...{ configPath, serverCertPath, serverKeyPath, caCertPath, persistence, listenHosts, shutdownGraceS, preStopDelayS, workers, logLevel },
+    ...{ configPath, listenHosts, shutdownGraceS, preStopDelayS, logLevel },
     /** 0 means any free port, for the ports of other listeners too. */
     httpsPort,
     /** Null: there is no plain listener. */
     httpPort: httpPort === "off" ? null : httpPort,
     /** Null: the configuration needs no signature. */
-    configKeyPath: configKey,
+    configKeyPath: values.configKey,
     tests: values.noTests ? ("skip" as const) : ("run" as const),
-    /** Whether HTTPS clients are asked for a certificate, and whether a client without one is refused. */
-    clientAuth: caCertPath === null ? ("none" as const) : (clientAuth ?? ("request" as const)),
     logFormat: logFormatOf(values, host),
   };
 }
@@ -144,69 +121,15 @@ export function logFormatOf({ logFormat }: { readonly logFormat: LogFormat | nul
   return logFormat ?? (host.terminal === true ? "text" : "json");
 }
 
-/** Whether the rule is violated, and the message. */
-export type Rule = readonly [isBroken: boolean, message: string];
-
-export const messagesOf = (rules: readonly Rule[]) => rules.flatMap(([isBroken, message]) => (isBroken ? message : []));
-
-export const WITHOUT_TLS = "SERVER_CERT_PATH and SERVER_KEY_PATH: without them there is no HTTPS";
-
-/** Conflicts between settings that are valid by themselves. */
-export function rulesOfStart(values: ReadOf<typeof START_SETTINGS>): Rule[] {
-  const { serverCertPath: cert, serverKeyPath: key, caCertPath: ca } = values;
-  return [
-    ...certificateRules(values),
-    [values.httpPort === "off" && cert === null && key === null, `HTTP_PORT=off needs ${WITHOUT_TLS}, and nothing would listen`],
-    [ca !== null && cert === null && key === null, `CA_CERT_PATH needs ${WITHOUT_TLS}`],
-    [values.clientAuth !== null && ca === null, "CLIENT_AUTH needs CA_CERT_PATH, which verifies client certificates"],
-  ];
+/** What a flag, or else a variable, sets. An empty variable counts as unset: shells and compose files pass unset variables on as empty ones. */
+export function givenTo({ flag, variable }: Setting<unknown>, flags: Flags, environment: Environment): string | true | undefined {
+  return (flag === null ? undefined : flags[flag]) ?? (environment[variable] || undefined);
 }
 
-export function certificateRules({ serverCertPath: cert, serverKeyPath: key }: Pick<ReadOf<typeof START_SETTINGS>, "serverCertPath" | "serverKeyPath">): Rule[] {
-  return [
-    [cert !== null && key === null, "SERVER_CERT_PATH needs SERVER_KEY_PATH"],
-    [key !== null && cert === null, "SERVER_KEY_PATH needs SERVER_CERT_PATH"],
-  ];
-}
-
-/** Null: the port is not opened. */
-type NamedPort = readonly [name: string, port: number | null];
-
-export function portsOf({ httpPort, httpsPort, serverCertPath: cert, serverKeyPath: key }: ReadOf<typeof START_SETTINGS>): NamedPort[] {
-  return [["HTTP_PORT", httpPort === "off" ? null : httpPort], ["HTTPS_PORT", cert === null || key === null ? null : httpsPort]];
-}
-
-/** Ports that are named twice; 0 is any free port. */
-export function portProblems(ports: readonly NamedPort[]): string[] {
-  return ports.flatMap(([name, port], i) => {
-    const other = ports.slice(0, i).find(([, earlier]) => earlier === port);
-    return other !== undefined && port !== 0 && port !== null ? `${name}: port ${port} is already used by ${other[0]}` : [];
-  });
-}
-
-/** The values of some settings: flags win over the environment, the environment over defaults. Appends one sentence per mistake to `issues`. */
-export function readValues<R extends SettingsTable>(rows: R, flags: Flags, environment: Environment, issues: string[]): ReadOf<R> {
-  const read = Object.entries(rows).map(([name, row]) => [name, readValue(row, flags, environment, issues)]);
-  return Object.fromEntries(read) as ReadOf<R>;
-}
-
-function readValue(row: Setting<unknown>, flags: Flags, environment: Environment, issues: string[]): unknown {
-  const flag = row.flag === null ? undefined : flags[row.flag];
-  // An empty variable counts as unset: shells and compose files pass unset variables on as empty ones.
-  const given = flag ?? (environment[row.variable] || undefined);
-  const source = flag === undefined ? row.variable : `--${row.flag}`;
-  const text = given === true && row.value === BOOLEAN.value ? "true" : given;
-  if (text === undefined) return row.fallback === null ? null : row.parse(row.fallback);
-  const value = text === true || text === "" ? null : row.parse(text);
-  if (text === true || text === "") issues.push(`${source} needs a value: ${row.expects}`);
-  else if (value === null && row.flag === null) issues.push(`${source}: expected ${row.expects}`); // it is a secret
-  else if (value === null) issues.push(`${source}: expected ${row.expects}, found ${JSON.stringify(shown(text))}`);
-  return value;
-}
-
-/** Masks secrets: the password in "https://user:password@host", a private key given instead of its file name. */
-function shown(text: string): string {
-  return isContent(text) ? "(the content of a file)" : text.replace(/^([a-z]+:\/*)?.*@/is, "$1…@");
+/** Null: it is invalid, or there is none. */
+export function valueOf(row: Setting<unknown>, given: string | true | undefined): unknown {
+  const text = given === true && row.value === BOOLEAN.value ? "true" : (given ?? row.fallback);
+  return text === null || text === true || text === "" ? null : row.parse(text);
 }
 
 export function setting<T>(variable: string, parser: Parser<T>, fallback: string, help: string, flag = kebab(variable)): Setting<T> {
@@ -227,7 +150,7 @@ export function integer(value: string, min: number, max: number): Parser<number>
   return { value, expects: `an integer ${min}–${max}`, parse };
 }
 
-function choice<const T extends readonly string[]>(...words: T): Parser<T[number]> {
+export function choice<const T extends readonly string[]>(...words: T): Parser<T[number]> {
   const parse = (text: string) => words.find((word): word is T[number] => word === text) ?? null;
   return { value: words.join("|"), expects: `one of ${words.join(", ")}`, parse };
 }

@@ -4,7 +4,8 @@
 import { TOKEN } from "../base/http_grammar.ts";
 import { certificatesProblem } from "../base/pem.ts";
 import { readRegularFile, whyUnreadable } from "../base/regular_file.ts";
-import { asksForTraces, type Environment } from "./start_settings.ts";
+import { asksForTraces } from "./settings_table.ts";
+import type { Environment } from "./start_settings.ts";
 
 /** The destination of traces, and which requests are traced. */
 export interface TracingSettings {

@@ -3,7 +3,7 @@ import { unknownFlags } from "../../lib/cli/arguments.ts";
 import { readClientSettings, readHealthcheckSettings, readManagerSettings } from "../../lib/config/command_settings.ts";
 import { readSettings, type Settings } from "../../lib/config/settings.ts";
 import { MANAGER_TABLE, SETTINGS } from "../../lib/config/settings_table.ts";
-import { areOfStart, readStartSettings, type Flags, type Host } from "../../lib/config/start_settings.ts";
+import { areOfStart, readStartSettings, START_SETTINGS, type Flags, type Host } from "../../lib/config/start_settings.ts";
 import { readTracing } from "../../lib/config/tracing.ts";
 
 function settings(flags: Flags = {}, environment: Record<string, string> = {}, host: Host = {}): Settings {
@@ -22,24 +22,33 @@ const TOKEN = "Zm9vYmFyYmF6cXV4+/=";
 const ADMIN = { ADMIN_USER: "admin", ADMIN_PASSWORD: "pw" };
 
 describe("readStartSettings", () => {
-  const starts: [Flags, Record<string, string>][] = [
+  it.each<[Flags, Record<string, string>]>([
     [{}, {}],
     [{ config: "a.json", "http-port": "0" }, { LOG_FORMAT: "json", ADMIN_USER: "" }],
-    [{}, { ...TLS, CA_CERT_PATH: "ca.pem", CLIENT_AUTH: "require", NO_TESTS: "true", CONFIG_PUBLIC_KEY: "k.pem" }],
-    [{ "http-port": "x" }, { SERVER_CERT_PATH: "c.pem", CLIENT_AUTH: "require", PERSISTENCE_CONFIG: "db" }],
-    [{ "http-port": "1", "https-port": "1" }, TLS],
-    [{ config: true }, { WORKERS: "0" }],
-  ];
-  it.each(starts)("reads %j with %j as readSettings does, settings and errors alike", (flags, environment) => {
-    expect(readStartSettings(flags, environment)).toEqual(readSettings(flags, environment));
+    [{ "listen-host": "::1,h", "pre-stop-delay-s": "2" }, { NO_TESTS: "true", HTTPS_PORT: "8008", LOG_LEVEL: "warn", SHUTDOWN_GRACE_S: "0" }],
+  ])("reads %j with %j as readSettings does", (flags, environment) => {
+    expect(readStartSettings(flags, environment)).toEqual(settings(flags, environment));
+    expect(readStartSettings(flags, environment, { terminal: true })).toEqual(settings(flags, environment, { terminal: true }));
+  });
+
+  it.each<[Flags, Record<string, string>]>([
+    [{ "http-port": "x" }, {}],
+    [{ config: true }, {}],
+    [{ config: "" }, {}],
+    [{ "http-port": "off" }, {}],
+    [{}, { LOG_LEVEL: "loud" }],
+    [{}, { WORKERS: "2" }],
+    [{}, TLS],
+  ])("leaves %j with %j, which has an error or names other settings, to readSettings", (flags, environment) => {
+    expect(readStartSettings(flags, environment)).toBeNull();
   });
 
   it.each<[Flags, Record<string, string>, boolean]>([
-    [{ config: "gw.json", workers: "2" }, { HTTP_PORT: "1", PATH: "/bin", ADMIN_USER: "" }, true],
+    [{ config: "gw.json", "log-level": "warn" }, { HTTP_PORT: "1", PATH: "/bin", ADMIN_USER: "" }, true],
     [{ "admin-user": "a" }, {}, false],
     [{ confg: "gw.json" }, {}, false],
     [{ "no-tests": "true" }, {}, false],
-    ...Object.values(SETTINGS).map(({ variable }): [Flags, Record<string, string>, boolean] => [{}, { [variable]: "x" }, !/^(?:ADMIN|PROBE|METRICS|MANAGER)/.test(variable)]),
+    ...Object.values(SETTINGS).map(({ variable }): [Flags, Record<string, string>, boolean] => [{}, { [variable]: "x" }, Object.values(START_SETTINGS).some((row) => row.variable === variable)]),
     [{}, { OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:1" }, false],
   ])("areOfStart says of %j with %j: %j", (flags, environment, is) => {
     expect(areOfStart(flags, environment)).toBe(is);
