@@ -13,7 +13,7 @@ import { createGateway } from "../lib/index.ts";
 import { builtinPlugins } from "../lib/plugins/builtin.ts";
 import { SERVER } from "./support/certs.ts";
 import { readCurl, runCurl, wordsOf } from "./support/curl.ts";
-import { blocksOf, document, documents, found, read, root, type Document } from "./support/documents.ts";
+import { blocksOf, document, documents, found, patternOf, read, root, type Document } from "./support/documents.ts";
 import { program } from "./support/process.ts";
 import { checkRoutes, loadConfig } from "./support/schema.ts";
 
@@ -311,13 +311,6 @@ async function listen(answer: http.RequestListener): Promise<number> {
     server.closeAllConnections();
   });
   return (server.address() as AddressInfo).port;
-}
-
-/** A pattern in which `…` stands for any text, and a line of it for any lines. */
-function patternOf(expected: string): RegExp {
-  const escaped = expected.replace(/[\\^$.*+?()[\]{}|]/g, "\\$&");
-  const loose = escaped.replace(/\n…(?=\n)/g, "(?:\\n[^]*?)?").replace(/\n…$/, "(?:\\n[^]*)?").replaceAll("…", "[^]*?");
-  return new RegExp(`^${loose}$`);
 }
 
 /** Lines of a shell, those that end with a backslash joined with the next. */

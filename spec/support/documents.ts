@@ -61,6 +61,13 @@ export function blocksOf({ blocks }: Document, info: string): string[] {
   return blocks.filter((block) => block.info === info).map(({ text }) => text);
 }
 
+/** A pattern in which `…` stands for any text, and a line of it for any lines. */
+export function patternOf(expected: string): RegExp {
+  const escaped = expected.replace(/[\\^$.*+?()[\]{}|]/g, "\\$&");
+  const loose = escaped.replace(/\n…(?=\n)/g, "(?:\\n[^]*?)?").replace(/\n…$/, "(?:\\n[^]*)?").replaceAll("…", "[^]*?");
+  return new RegExp(`^${loose}$`);
+}
+
 /** The document of this path. Throws if there is none. */
 export function document(path: string): Document {
   const page = documents.find((each) => each.path === path);
