@@ -1,7 +1,8 @@
 /**
  * Resets HTTP/2 streams.
  */
-import type { Http2Stream } from "node:http2";
+import http2, { type Http2Stream } from "node:http2";
+import { ignore } from "../base/errors.ts";
 
 /**
  * Resets a stream. Node's `close` ends the body before that, as if it were whole (END_STREAM, then RST_STREAM; probed with Node 20), and
@@ -11,6 +12,16 @@ export function resetStream(stream: Http2Stream, code: number): void {
   if (isClosed(stream) || stream.destroyed) return;
   if (!stream.writableEnded) stream.end = () => stream;
   stream.close(code);
+}
+
+/** Node would send NO_ERROR. `givenUp` is called if we destroy it, not if Node does because of the peer. */
+export function cancelWhenDestroyed(stream: Http2Stream, givenUp = ignore): void {
+  const { destroy } = stream;
+  stream.destroy = (error?: Error) => {
+    if (error === undefined && !isClosed(stream) && !stream.destroyed) givenUp();
+    resetStream(stream, http2.constants.NGHTTP2_CANCEL);
+    return destroy.call(stream, error);
+  };
 }
 
 /** Node's own `closed`. */

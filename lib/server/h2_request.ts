@@ -3,7 +3,7 @@
  */
 import http2, { type ServerHttp2Stream } from "node:http2";
 import type { Socket } from "node:net";
-import { resetStream } from "../http/h2_reset.ts";
+import { cancelWhenDestroyed, resetStream } from "../http/h2_reset.ts";
 import { headerValue } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { receiveStream } from "./h2_receive.ts";
@@ -41,6 +41,7 @@ export class H2Request implements Responder {
     if (!respondStream(this.#stream, this.#inbound, reply, this.#server.delivery, this.#giveUp)) return;
     this.#state = "tunnel";
     call.close();
+    cancelWhenDestroyed(this.#stream);
     this.#server.join(this.#stream, NOTHING, reply.tunnel!, call.notes);
   }
 

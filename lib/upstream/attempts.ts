@@ -32,7 +32,7 @@ export interface AttemptsMeter {
 
 export function attempts(options: AttemptsOptions): Handler {
   const { picker, forwarding } = options;
-  const tries = options.isTriedOnce ? { ...options, failed: (exchange: Exchange, error: unknown) => upstreamFaultReply(exchange, error, options.log) } : elsewhere(options, NO_PEERS);
+  const tries = elsewhere(options, NO_PEERS);
   return (exchange) => {
     const peer = picker.pick(exchange, NO_PEERS);
     if (peer === null) return noUpstream(exchange);
@@ -47,7 +47,7 @@ function elsewhere(options: AttemptsOptions, tried: readonly Peer[]): Tries {
   const failed: Tries["failed"] = (exchange, error, peer, endsAt) => {
     const now = forwarding.clock.now();
     const isOver = exchange.call.aborted || now > endsAt - LEAST_TRY_MS;
-    const mayFollow = !isOver && error instanceof Fault && isUnopened(error) && (exchange.body === null || isUntouched(exchange.body));
+    const mayFollow = options.isTriedOnce !== true && !isOver && error instanceof Fault && isUnopened(error) && (exchange.body === null || isUntouched(exchange.body));
     const next = mayFollow ? picker.pick(exchange, [...tried, peer]) : null;
     if (next === null) return upstreamFaultReply(exchange, error, log);
     meter?.retried();

@@ -26,23 +26,18 @@ export type Strategy = (typeof STRATEGIES)[number];
 /** Each in turn, as often as its weight says, and spread out: with 5:1:1, a a b a c a a. With equal weights, in their configured order. */
 export const smoothRotation: Balancer = { pick: (candidates) => rotate(candidates, Infinity) };
 
-/** Smooth weighted round robin among the peers with at most this load: each gains its weight; the highest is chosen and loses the sum. */
+/** Smooth weighted round robin among the peers with at most this load for their weight: each gains its weight; the highest is chosen and loses the sum. */
 export function rotate<Peer extends Candidate>(candidates: readonly Peer[], mostLoad: number): Peer | null {
   let foremost: Peer | null = null;
   let sum = 0;
   for (let i = 0; i < candidates.length; i++) {
     const peer = candidates[i]!;
     const weight = peer.weightNow;
-    if (mostLoad !== Infinity && relativeLoad(peer, weight) > mostLoad) continue;
+    if (mostLoad !== Infinity && peer.load / weight > mostLoad) continue;
     sum += weight;
     peer.turn += weight;
     if (foremost === null || peer.turn > foremost.turn) foremost = peer;
   }
   if (foremost !== null) foremost.turn -= sum;
   return foremost;
-}
-
-/** Idle upstreams are equal, whatever their weights. */
-export function relativeLoad(peer: Candidate, weight: number): number {
-  return peer.load / weight;
 }

@@ -1,13 +1,13 @@
 /**
  * The strategies `least_connections` and `random_two_choices`: less loaded upstreams get more requests.
  */
-import { relativeLoad, rotate, type Balancer, type Candidate } from "./balance.ts";
+import { rotate, type Balancer, type Candidate } from "./balance.ts";
 
 /** The upstream with the least load for its weight; equal ones in turn. */
 export const leastConnections: Balancer = {
   pick(candidates) {
     let least = Infinity;
-    for (const peer of candidates) least = Math.min(least, relativeLoad(peer, peer.weightNow));
+    for (const peer of candidates) least = Math.min(least, peer.load / peer.weightNow);
     return rotate(candidates, least);
   },
 };
@@ -32,7 +32,7 @@ export function randomTwoChoices(random: () => number): Balancer {
       if (candidates.length < 2) return candidates[0] ?? null;
       const first = draw(candidates, null);
       const second = draw(candidates, first);
-      return relativeLoad(second, second.weightNow) < relativeLoad(first, first.weightNow) ? second : first;
+      return second.load / second.weightNow < first.load / first.weightNow ? second : first;
     },
   };
 }

@@ -16,7 +16,7 @@ export interface ConnectTarget {
 }
 
 /** `first`: see `Name.connectOptions`. `secure`: null for plain TCP. `readyEvent` names the event that the socket emits when it can be used. */
-export function connect(to: ConnectTarget, secure: ConnectionOptions | null, first: Address | undefined, more: object = {}): Socket {
+export function connect(to: ConnectTarget, secure: ConnectionOptions | null, first: Address | undefined, more?: object): Socket {
   const socket = to.dial({ ...to.name?.connectOptions(first), ...more }, secure);
   // Nagle's algorithm would hold back the last small segment of each message. A host's process lives as long as the client of a request, and not
   // until an idle connection ends.

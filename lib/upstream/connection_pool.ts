@@ -1,10 +1,10 @@
 /**
  * The common base of HTTP/1.1 and HTTP/2 connection pools of one upstream: leases, the queue for them, TLS and addresses.
  */
-import type { Socket } from "node:net";
 import { DeadlineTimer, type Clock, type Timer } from "../base/clock.ts";
 import { entry } from "../base/event_loop.ts";
 import { Fault } from "../base/errors.ts";
+import type { Call } from "../http/exchange.ts";
 import type { Address } from "./addresses.ts";
 import { connect, type ConnectTarget } from "./connect.ts";
 import type { UpstreamTls } from "./tls.ts";
@@ -32,44 +32,35 @@ export abstract class ConnectionPool<Lease> {
   readonly deadlines: DeadlineTimer;
   readonly clock: Clock;
   protected state: "open" | "retired" | "destroyed" = "open";
-  /** Null: connections are plain. */
-  readonly #connectTls: ReturnType<UpstreamTls["connector"]> | null;
+  /** Begins to connect to the upstream, at this address first: see `connect`. */
+  protected readonly connect: ReturnType<UpstreamTls["connector"]>;
   /** Requests in progress. */
   leased = 0;
   /** Requests that wait for a lease. */
   waiting = 0;
-  /** How many of them are whose, by `Try.client`. */
+  /** How many of them are whose, by `Call.holder`. */
   readonly held = new Map<string, number>();
   /** By client, whose turn comes first: clients with less than their share take turns, and each client's requests are first come, first served. */
   readonly #waiters = new Map<string, Set<Waiter<Lease>>>();
   /** Most connections at one time. */
   maxConnections: number;
   #clientShare = 1;
-  /** Most leases of one client. */
-  #mostOfClient = Infinity;
   #unfollow: (() => void) | null = null;
 
   /** Throws when the client certificate and its key do not fit. */
   constructor(options: ConnectionPoolOptions, maxConnections: number, clock: Clock) {
     const { protocol, tls } = options;
-    if (isSecure(protocol) !== (tls !== undefined)) throw new Error(`"tls" and the protocol "${protocol}" do not fit`);
     this.options = options;
     this.clock = clock;
     this.deadlines = new DeadlineTimer(clock);
     this.maxConnections = maxConnections;
-    this.#connectTls = tls === undefined ? null : tls.connector(options, protocol === "h2" ? ["h2"] : undefined);
+    this.connect = tls === undefined ? (address, more) => connect(options, null, address, more) : tls.connector(options, protocol === "h2" ? ["h2"] : undefined);
   }
 
   /** Also with a reload. `clientShare`: of the places, what the requests of one client have at one time, at least one place; 1: all. */
   limitTo(maxConnections: number, clientShare: number): void {
     this.maxConnections = maxConnections;
     this.#clientShare = clientShare;
-    this.limitClients();
-  }
-
-  /** There may be other places, or another share. */
-  protected limitClients(): void {
-    this.#mostOfClient = mostOfClient(this.places, this.#clientShare);
     this.grant();
   }
 
@@ -81,7 +72,7 @@ export abstract class ConnectionPool<Lease> {
   /** All connections, unused ones included. */
   abstract get open(): number;
 
-  /** A lease for `client` (see `Try.client`), to be ended with `release`; null: `waitForLease` has to be called. Never `except`. */
+  /** A lease for `client` (see `Call.holder`), to be ended with `release`; null: `waitForLease` has to be called. Never `except`. */
   tryLease(client: string, except: Lease | null = null): Lease | null {
     // Waiting requests have priority.
     return (this.waiting > 0 && this.#nextClient() !== null) || this.#hasShare(client) ? null : this.#lease(client, except);
@@ -97,7 +88,7 @@ export abstract class ConnectionPool<Lease> {
 
   /** Whether it holds all that one client may. */
   #hasShare(client: string): boolean {
-    return client !== "" && (this.held.get(client) ?? 0) >= this.#mostOfClient;
+    return client !== "" && (this.held.get(client) ?? 0) >= mostOfClient(this.places, this.#clientShare);
   }
 
   /** Ends one lease of this client. */
@@ -111,7 +102,8 @@ export abstract class ConnectionPool<Lease> {
   }
 
   /** Waits for a lease. Rejects with `upstream_saturated` after `ms` milliseconds. */
-  waitForLease(client: string, ms: number, onAbort: (run: () => void) => void): Promise<Lease> {
+  waitForLease(call: Pick<Call, "holder" | "onAbort">, ms: number): Promise<Lease> {
+    const client = call.holder;
     if (this.state === "destroyed") return Promise.reject(shuttingDown());
     return new Promise((resolve, reject) => {
       const refuse = (fault: Fault) => {
@@ -127,7 +119,7 @@ export abstract class ConnectionPool<Lease> {
       if (own === undefined) this.#waiters.set(client, new Set([waiter]));
       else own.add(waiter);
       this.waiting++;
-      onAbort(() => refuse(new Fault("upstream_saturated", "the client disconnected while waiting for a connection")));
+      call.onAbort(() => refuse(new Fault("upstream_saturated", "the client disconnected while waiting for a connection")));
     });
   }
 
@@ -195,10 +187,6 @@ export abstract class ConnectionPool<Lease> {
     if (name === undefined) return NO_ADDRESSES;
     if (this.#unfollow === null && this.state === "open") this.#unfollow = name.onChange(() => this.readdress(name.addresses));
     return name.addresses;
-  }
-
-  protected connect(address: Address | undefined, more: object = {}): Socket {
-    return this.#connectTls === null ? connect(this.options, null, address, more) : this.#connectTls(address, more);
   }
 }
 

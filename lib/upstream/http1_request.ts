@@ -21,22 +21,20 @@ export function forwardHttp1(attempt: Try<Pool>): Promise<Reply> {
   const { call } = attempt.exchange;
   // A plugin may have taken longer than the client waited.
   if (call.aborted) return Promise.reject(clientDisconnected());
-  const { client, to: { pool } } = attempt;
-  if (pool.tryLease(client) !== null) return send(attempt);
-  return pool.waitForLease(client, connectTimeLeft(attempt), (run) => call.onAbort(run)).then(() => send(attempt));
+  const { pool } = attempt.to;
+  if (pool.tryLease(call.holder) !== null) return send(attempt);
+  return pool.waitForLease(call, connectTimeLeft(attempt)).then(() => send(attempt));
 }
 
 /** The lease ends when the connection is free again. */
 function send(attempt: Try<Pool>): Promise<Reply> {
   return new Promise((resolve, reject) => {
-    let request: Http1Request;
     try {
-      request = new Http1Request(attempt, resolve, reject);
+      new Http1Request(attempt, resolve, reject).begin();
     } catch (error) {
-      attempt.to.pool.release(attempt.client);
-      return reject(new Fault("internal", "the request could not be written", error));
+      attempt.to.pool.release(attempt.exchange.call.holder);
+      reject(new Fault("internal", "the request could not be written", error));
     }
-    request.begin();
   });
 }
 
@@ -55,7 +53,6 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
   #small: Buffer[] | null = null;
   /** Nothing more can be written; an answer that arrived before is read first. */
   #writeError: NodeJS.ErrnoException | null = null;
-  #onDrain: (() => void) | null = null;
   #response: ResponseHead | null = null;
   /** The part of the response body that arrived before the reply was returned; a `LentBody` if a large body is complete. */
   #first: Buffer | LentBody | null = null;
@@ -113,12 +110,6 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
       this.#connection.setSilence(this.attempt.options.idleMs);
       if (this.#body === null) this.#openBody();
     }
-  }
-
-  drained(): void {
-    const run = this.#onDrain;
-    this.#onDrain = null;
-    run?.();
   }
 
   endOfConnection(): void {
@@ -234,8 +225,8 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
     this.#isSent = true;
   }
 
-  once(_event: "drain", run: () => void): void {
-    this.#onDrain = run;
+  once(event: "drain", run: () => void): void {
+    this.#connection.socket.once(event, run);
   }
 
   #endBody(): void {
@@ -262,12 +253,8 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
     else socket.write(NO_BYTES, () => this.awaitResponse());
   }
 
-  protected override get writableLength(): number {
-    return this.#connection.socket.writableLength;
-  }
-
-  protected override get writableEnded(): boolean {
-    return this.#isWritten;
+  protected override get awaitsBody(): boolean {
+    return this.#connection.socket.writableLength === 0 && !this.#isWritten;
   }
 
   // The response.
@@ -278,7 +265,7 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
 
   switched(head: ResponseHead, behind: Buffer): void {
     if (this.phase === "over") return;
-    const { exchange, options, to, client } = this.attempt;
+    const { exchange, options } = this.attempt;
     const { upgrade } = exchange;
     if (upgrade === null || !hasToken(headerValue(head.rawHeaders, "upgrade"), upgrade)) {
       return this.fail(new Fault("upstream_invalid", "the upstream switched to a protocol that was not requested"));
@@ -288,7 +275,7 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
     }
     this.finish();
     const socket = this.#connection.detach();
-    socket.once("close", () => to.pool.release(client));
+    socket.once("close", () => this.#release());
     socket.on("error", ignore);
     this.resolve({
       status: 101,
@@ -354,7 +341,12 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
 
   protected override close(): void {
     this.#connection.end();
-    this.attempt.to.pool.release(this.attempt.client);
+    this.#release();
+  }
+
+  #release(): void {
+    const { to, exchange } = this.attempt;
+    to.pool.release(exchange.call.holder);
   }
 
   protected override listen(): void {
@@ -369,9 +361,8 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
   #leave(connection: "kept" | "spent"): void {
     this.finish();
     if (connection === "spent") return this.close();
-    const { client, to: { pool } } = this.attempt;
-    pool.giveBack(this.#connection);
-    pool.release(client);
+    this.attempt.to.pool.giveBack(this.#connection);
+    this.#release();
   }
 }
 

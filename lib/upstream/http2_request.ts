@@ -6,7 +6,7 @@ import type { Timer } from "../base/clock.ts";
 import { guarded } from "../base/event_loop.ts";
 import { Fault } from "../base/errors.ts";
 import type { Exchange } from "../http/exchange.ts";
-import { isClosed, resetStream } from "../http/h2_reset.ts";
+import { cancelWhenDestroyed, resetStream } from "../http/h2_reset.ts";
 import { detectTruncatedBody, keepOpenUntilRead } from "../http/h2_streams.ts";
 import { h2Fields } from "../http/h2_fields.ts";
 import { hasToken, headerValue, headerValues, withoutHeader, type HeaderList } from "../http/headers.ts";
@@ -54,13 +54,13 @@ class Unserved extends Unsent {}
  * wait in Node behind the others although another connection has room.
  */
 async function lease(attempt: Try<Sessions>, except: Session | null): Promise<Session> {
-  const { client, to: { pool }, exchange: { call } } = attempt;
+  const { to: { pool }, exchange: { call } } = attempt;
   for (let full = except; ; ) {
-    const free = pool.tryLease(client, full) ?? pool.tryLease(client);
-    const session = free ?? (await pool.waitForLease(client, connectTimeLeft(attempt), (run) => call.onAbort(run)));
+    const free = pool.tryLease(call.holder, full) ?? pool.tryLease(call.holder);
+    const session = free ?? (await pool.waitForLease(call, connectTimeLeft(attempt)));
     if (!session.isSettled) await settled(session, attempt);
     if (!session.isOverfull) return session;
-    session.release(client);
+    session.release(call.holder);
     full = session;
   }
 }
@@ -78,7 +78,7 @@ async function settled(session: Session, attempt: Try<Sessions>): Promise<void> 
       attempt.exchange.call.onAbort(() => reject(clientDisconnected()));
     });
   } catch (fault) {
-    session.release(attempt.client);
+    session.release(attempt.exchange.call.holder);
     throw fault;
   } finally {
     timer?.cancel();
@@ -91,7 +91,7 @@ function send(attempt: Try<Sessions>, session: Session): Promise<Reply> | Reply 
   const { call } = exchange;
   // An upstream that has not said that it accepts an extended CONNECT must not be sent one (RFC 8441 §3).
   if (exchange.upgrade !== null && !session.allowsWebSockets) {
-    session.release(attempt.client);
+    session.release(attempt.exchange.call.holder);
     const detail = "The service behind this route is reached over HTTP/2 and accepts no WebSockets there.";
     return problem(call, "upstream_invalid", { detail, why: "the upstream's SETTINGS do not allow extended CONNECT (RFC 8441)" });
   }
@@ -99,7 +99,7 @@ function send(attempt: Try<Sessions>, session: Session): Promise<Reply> | Reply 
     const head = requestHead(exchange, to, options);
     const fields = requestFields(exchange, to, head.headers);
     if (listBytes(fields) > MAX_HEAD_BYTES) {
-      session.release(attempt.client);
+      session.release(attempt.exchange.call.holder);
       return problem(call, "headers_too_large", { detail: HEAD_TOO_LARGE, why: "nghttp2 sends no more than 64 KiB in one head" });
     }
     // A body of stated length has trailers only if the client speaks HTTP/2 too; waiting for them costs a frame.
@@ -107,7 +107,7 @@ function send(attempt: Try<Sessions>, session: Session): Promise<Reply> | Reply 
     const stream = open(session.http2!, fields, { endStream: exchange.body === null && exchange.upgrade === null, waitForTrailers });
     return new Promise((resolve, reject) => new Http2Request(attempt, session, stream, resolve, reject).begin(head, waitForTrailers));
   } catch (error) {
-    session.release(attempt.client);
+    session.release(attempt.exchange.call.holder);
     if (error instanceof Unserved) session.drain();
     throw error instanceof Fault ? error : new Fault("internal", "the request could not be written", error);
   }
@@ -159,12 +159,8 @@ class Http2Request extends UpstreamRequest<Sessions> {
     this.upload(body, stream, head, () => void stream.end());
   }
 
-  protected override get writableLength(): number {
-    return this.#stream.writableLength;
-  }
-
-  protected override get writableEnded(): boolean {
-    return this.#stream.writableEnded;
+  protected override get awaitsBody(): boolean {
+    return this.#stream.writableLength === 0 && !this.#stream.writableEnded;
   }
 
   protected override awaitResponse(): void {
@@ -272,7 +268,7 @@ class Http2Request extends UpstreamRequest<Sessions> {
   #release(): void {
     if (!this.#hasLease) return;
     this.#hasLease = false;
-    this.#session.release(this.attempt.client);
+    this.#session.release(this.attempt.exchange.call.holder);
   }
 
   #closed(): void {
@@ -351,14 +347,4 @@ function listBytes(fields: OutgoingHttpHeaders): number {
     else if (Array.isArray(value)) for (const each of value) bytes += name.length + each.length + FIELD_BYTES;
   }
   return bytes;
-}
-
-/** `givenUp` is called if we destroy it, not if Node does because of the upstream. */
-function cancelWhenDestroyed(stream: ClientHttp2Stream, givenUp: () => void): void {
-  const { destroy } = stream;
-  stream.destroy = (error?: Error) => {
-    if (error === undefined && !isClosed(stream) && !stream.destroyed) givenUp();
-    resetStream(stream, NGHTTP2_CANCEL);
-    return destroy.call(stream, error);
-  };
 }

@@ -4,7 +4,7 @@
 import type { Socket } from "node:net";
 import type { Clock } from "../base/clock.ts";
 import { ignore } from "../base/errors.ts";
-import { GuardedReadable, WriteBatch } from "../base/event_loop.ts";
+import { GuardedReadable, type WriteBatch } from "../base/event_loop.ts";
 import { LentBody } from "../http/lent_body.ts";
 import type { Address } from "./addresses.ts";
 import { readyEvent } from "./connect.ts";
@@ -13,10 +13,10 @@ import type { NodeResponseParser } from "./node_response_parser.ts";
 import { ResponseParser, type ResponseSink } from "./response_parser.ts";
 
 export interface PoolOptions extends ConnectionPoolOptions {
-  /** The read buffer of plain connections. Default: a buffer of this pool's own. */
-  readonly readBuffer?: ReadBuffer;
-  /** Writes the requests of one event loop turn together. Default: a write batch of this pool's own. */
-  readonly writeBatch?: WriteBatch;
+  /** Of all plain connections. */
+  readonly readBuffer: ReadBuffer;
+  /** Writes the requests of one round of the event loop together. */
+  readonly writeBatch: WriteBatch;
 }
 
 export class Pool extends ConnectionPool<true> {
@@ -32,8 +32,8 @@ export class Pool extends ConnectionPool<true> {
   /** Throws when the client certificate and its key do not fit. */
   constructor(options: PoolOptions, maxConnections: number, clock: Clock) {
     super(options, maxConnections, clock);
-    this.readBuffer = options.readBuffer ?? new ReadBuffer();
-    this.writeBatch = options.writeBatch ?? new WriteBatch();
+    this.readBuffer = options.readBuffer;
+    this.writeBatch = options.writeBatch;
   }
 
   /**
@@ -114,13 +114,11 @@ export class Pool extends ConnectionPool<true> {
 
 /** The request that uses the connection. */
 export interface ConnectionUser {
-  /** The connection is established, including TLS if used. */
+  /** The connection is established, with TLS if that is used. */
   connected(): void;
   received(chunk: Buffer): void;
-  /** Flush the data in the write batch now. */
+  /** Called by the write batch. */
   send(): void;
-  /** All written data has been sent. */
-  drained(): void;
   /** The upstream has closed its side without an error. */
   endOfConnection(): void;
   /** Not a byte either way for as long as `setSilence` says. */
@@ -162,7 +160,6 @@ export class Connection {
     this.#listeners = [
       [readyEvent(socket), () => this.#connected()],
       ["data", (chunk) => this.read(chunk as Buffer)],
-      ["drain", () => this.user?.drained()],
       ["end", () => (this.user === null ? socket.destroy() : this.user.endOfConnection())],
       ["timeout", () => (this.user === null ? socket.destroy() : this.user.silent())],
       ["error", (error) => this.user?.failed(error as NodeJS.ErrnoException)],

@@ -51,7 +51,7 @@ export class Sessions extends ConnectionPool<Session> {
   /** Called by a session that may have room that it did not have before. */
   roomChanged(mostStreams: number): void {
     this.#usualStreams = mostStreams;
-    this.limitClients();
+    this.grant();
   }
 
   /** Called by a session that is connected: the name may have other addresses by now. */

@@ -1,18 +1,16 @@
 /**
  * Joins two connections after a protocol switch: every byte passes both ways, with back-pressure, until either side ends.
  */
-import type { Http2Stream } from "node:http2";
 import { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { TLSSocket } from "node:tls";
 import { pump } from "../http/body.ts";
 import { PacedSink, type DeliveryOptions } from "../http/delivery.ts";
 import type { Notes } from "../http/exchange.ts";
-import { resetStream } from "../http/h2_reset.ts";
 import type { Tunnel } from "../http/reply.ts";
 
 /**
- * Either side is a socket or an HTTP/2 stream. `clientHead` and `tunnel.head` are bytes that arrived behind the upgrade on either side.
+ * Either side is a socket, or an HTTP/2 stream that is cancelled when it is destroyed (`cancelWhenDestroyed`). `clientHead` and `tunnel.head` are bytes that arrived behind the upgrade on either side.
  * `notes` counts the bytes. `delivery`: for the client, which may read as slowly as a reply; the upstream has `tunnel.idleMs`.
  */
 export function joinTunnel(client: Duplex, clientHead: Buffer, tunnel: Tunnel, notes: Pick<Notes, "received" | "sent">, delivery: DeliveryOptions): void {
@@ -27,8 +25,8 @@ export function joinTunnel(client: Duplex, clientHead: Buffer, tunnel: Tunnel, n
   notes.received = clientHead.length;
   notes.sent = tunnel.head.length;
   const tooSlow = () => {
-    cut(client);
-    cut(upstream);
+    client.destroy();
+    upstream.destroy();
   };
   const toUpstream = new PacedSink(upstream, { ...delivery, idleMs, leastBytesPerS: () => 0 }, () => notes.received!, tooSlow);
   const toClient = new PacedSink(client, delivery, () => notes.sent!, tooSlow);
@@ -50,35 +48,20 @@ function carry(from: Duplex, to: Duplex, sink: PacedSink, passed: (bytes: number
   to.once("close", () => {
     sink.stop();
     if (wasReset(to)) reset(from);
-    else if (from.writableEnded && !from.writableFinished) from.once("finish", () => cut(from));
-    else cut(from);
+    else if (from.writableEnded && !from.writableFinished) from.once("finish", () => from.destroy());
+    else from.destroy();
   });
 }
 
 /** Passes a reset on as a reset: RST for RST (RFC 8441 §5). Data still queued for that side is lost, as it would be without a proxy. */
 function reset(side: Duplex): void {
   if (side instanceof Socket && !(side instanceof TLSSocket)) side.resetAndDestroy();
-  else cut(side);
-}
-
-/** Error codes of HTTP/2 (RFC 9113 §7). */
-const NO_ERROR = 0;
-const CANCEL = 8;
-
-/** Ends a side at once: an HTTP/2 stream with CANCEL, where Node would send NO_ERROR. */
-function cut(side: Duplex): void {
-  if (isStream(side) && !side.destroyed && !side.closed) resetStream(side, CANCEL);
   else side.destroy();
 }
 
-/** An HTTP/2 stream ends its readable side in good order also when it is reset. */
-function wasReset(side: Duplex): boolean {
-  // Undefined until it is closed, by Node's documentation.
-  return isStream(side) && (side.rstCode ?? NO_ERROR) !== NO_ERROR;
-}
-
-function isStream(side: Duplex): side is Http2Stream {
-  return "rstCode" in side;
+/** An HTTP/2 stream ends its readable side in good order also when it is reset. Its code is 0 (NO_ERROR) or, until it is closed, undefined without a reset. */
+function wasReset({ rstCode = 0 }: Duplex & { readonly rstCode?: number }): boolean {
+  return rstCode !== 0;
 }
 
 /** The tunnel is idle when both sides have timed out, or closed, no byte has moved since the first did, and nobody reads what is under way. */
@@ -92,8 +75,8 @@ function closeWhenIdle(client: Duplex, upstream: Duplex, idleMs: number, isBusy:
     side.on("timeout", () => {
       movedAtTimeout[own] = moved;
       if ((movedAtTimeout[1 - own] !== moved && !sides[1 - own]!.destroyed) || isBusy()) return side.setTimeout?.(idleMs);
-      cut(client);
-      cut(upstream);
+      client.destroy();
+      upstream.destroy();
     });
     side.setTimeout?.(idleMs);
   });

@@ -39,8 +39,6 @@ export interface UpstreamDestination<Connections> {
 export interface Try<Connections> {
   readonly exchange: Exchange;
   readonly to: UpstreamDestination<Connections>;
-  /** Whose place at the upstream it takes: `Call.holder`. */
-  readonly client: string;
   readonly options: ForwardOptions;
   /** When the head of the response is due; monotonic, Infinity: no such deadline. */
   readonly tryEndsAt: number;
@@ -78,9 +76,8 @@ export abstract class UpstreamRequest<Connections extends { readonly deadlines: 
     this.#reject = reject;
   }
 
-  /** Of the request: bytes that were written and not sent; and whether all of it was written. */
-  protected abstract get writableLength(): number;
-  protected abstract get writableEnded(): boolean;
+  /** Of the request: whether all of its body that has arrived was sent, and more is expected. */
+  protected abstract get awaitsBody(): boolean;
 
   /** Closes the connection or stream, on which nothing more is sent or read. */
   protected abstract close(fault: Fault | null): void;
@@ -110,13 +107,8 @@ export abstract class UpstreamRequest<Connections extends { readonly deadlines: 
 
   #deadlinePassed(why: string): void {
     if (this.phase === "connecting") return this.fail(new Unsent("upstream_timeout", why));
-    if (this.phase !== "sending" || !this.#awaitsClient()) return this.fail(new Fault("upstream_timeout", why));
+    if (this.phase !== "sending" || this.awaitsContinue || !this.awaitsBody) return this.fail(new Fault("upstream_timeout", why));
     this.fail(new Fault("request_timeout", `${why}, and the client has not sent all of its body`));
-  }
-
-  /** While the request is sent: whether all of its body that has arrived was sent, and more is expected. */
-  #awaitsClient(): boolean {
-    return !this.awaitsContinue && this.writableLength === 0 && !this.writableEnded;
   }
 
   /** Measures another `idleMs` of silence. */
@@ -134,7 +126,7 @@ export abstract class UpstreamRequest<Connections extends { readonly deadlines: 
   #stall(idleMs: number): [ErrorCode, string] {
     if (this.phase === "sending") {
       if (this.awaitsContinue) return ["upstream_timeout", `the upstream did not ask for the body within ${idleMs} ms`];
-      if (!this.#awaitsClient()) return ["upstream_timeout", `the upstream read nothing for ${idleMs} ms`];
+      if (!this.awaitsBody) return ["upstream_timeout", `the upstream read nothing for ${idleMs} ms`];
       return ["request_timeout", `the client sent nothing for ${idleMs} ms`];
     }
     if ((this.given?.readableLength ?? 0) > 0) return ["request_timeout", `the reply was not read for ${idleMs} ms`];

@@ -64,8 +64,7 @@ export class Peer implements UpstreamDestination<Connections>, Candidate {
    */
   forward(exchange: Exchange, options: ForwardOptions, endsAt: number): Promise<Reply> {
     const tryEndsAt = options.tryMs === 0 ? Infinity : options.clock.now() + options.tryMs;
-    const client = exchange.call.holder;
-    const attempt = { exchange, to: this, client, options, tryEndsAt, endsAt, isSecond: false, bytes: null };
+    const attempt = { exchange, to: this, options, tryEndsAt, endsAt, isSecond: false, bytes: null };
     return this.pool instanceof Pool ? forwardHttp1(attempt as Try<Pool>) : this.pool.forward(attempt as Try<Sessions>);
   }
 

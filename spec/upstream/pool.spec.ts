@@ -45,7 +45,7 @@ describe("leases", () => {
     const { pool, clock } = made(1);
     pool.tryLease("");
     const order: number[] = [];
-    const waits = [1, 2, 3].map((n) => pool.waitForLease("", 100, never).then(() => order.push(n)));
+    const waits = [1, 2, 3].map((n) => pool.waitForLease({ holder: "", onAbort: never }, 100).then(() => order.push(n)));
     pool.release("");
     await waits[0];
     expect(order).toEqual([1]);
@@ -61,7 +61,7 @@ describe("leases", () => {
   it("never go to a new request between a release and its grant", async () => {
     const { pool } = made(1);
     pool.tryLease("");
-    const waiting = pool.waitForLease("", 100, never);
+    const waiting = pool.waitForLease({ holder: "", onAbort: never }, 100);
     pool.release("");
     expect(pool.tryLease("")).toBeNull();
     await waiting;
@@ -71,7 +71,7 @@ describe("leases", () => {
   it("leases end in upstream_saturated after the wait, and the request leaves the queue", async () => {
     const { pool, clock } = made(1);
     pool.tryLease("");
-    const waiting = outcome(pool.waitForLease("", 100, never));
+    const waiting = outcome(pool.waitForLease({ holder: "", onAbort: never }, 100));
     clock.advance(99);
     expect(pool.waiting).toBe(1);
     clock.advance(1);
@@ -85,8 +85,8 @@ describe("leases", () => {
     const { pool, clock } = made(1);
     pool.tryLease("");
     let goAway = never;
-    const gone = outcome(pool.waitForLease("", 100, (run) => (goAway = run)));
-    const next = outcome(pool.waitForLease("", 100, never));
+    const gone = outcome(pool.waitForLease({ holder: "", onAbort: (run) => (goAway = run) }, 100));
+    const next = outcome(pool.waitForLease({ holder: "", onAbort: never }, 100));
     goAway();
     expect(await gone).toBe("upstream_saturated");
     pool.release("");
@@ -98,7 +98,7 @@ describe("leases", () => {
   it("leases fail at once for a client that has disconnected", async () => {
     const { pool, clock } = made(1);
     pool.tryLease("");
-    expect(await outcome(pool.waitForLease("", 100, (run) => run()))).toBe("upstream_saturated");
+    expect(await outcome(pool.waitForLease({ holder: "", onAbort: (run) => run() }, 100))).toBe("upstream_saturated");
     expect(pool.waiting).toBe(0);
     expect(clock.pending).toBe(0);
   });
@@ -107,7 +107,7 @@ describe("leases", () => {
     const { pool } = made(1);
     pool.tryLease("");
     let goAway = never;
-    const waiting = outcome(pool.waitForLease("", 100, (run) => (goAway = run)));
+    const waiting = outcome(pool.waitForLease({ holder: "", onAbort: (run) => (goAway = run) }, 100));
     pool.release("");
     expect(await waiting).toBe("granted");
     goAway();
@@ -117,7 +117,7 @@ describe("leases", () => {
   it("leases start at once under a higher max_connections, and stay under a lower one", async () => {
     const { pool } = made(1);
     pool.tryLease("");
-    const waits = [pool.waitForLease("", 100, never), pool.waitForLease("", 100, never)];
+    const waits = [pool.waitForLease({ holder: "", onAbort: never }, 100), pool.waitForLease({ holder: "", onAbort: never }, 100)];
     pool.limitTo(3, 1);
     await Promise.all(waits);
     expect(pool.leased).toBe(3);
@@ -133,12 +133,12 @@ describe("leases", () => {
   it("leases fail for all requests, including waiting requests, when the pool is destroyed", async () => {
     const { pool, clock } = made(1);
     pool.tryLease("");
-    const waiting = outcome(pool.waitForLease("", 100, never));
+    const waiting = outcome(pool.waitForLease({ holder: "", onAbort: never }, 100));
     pool.destroy();
     expect(await waiting).toBe("upstream_unavailable");
     pool.release("");
     expect(pool.tryLease("")).toBeNull();
-    expect(await outcome(pool.waitForLease("", 100, never))).toBe("upstream_unavailable");
+    expect(await outcome(pool.waitForLease({ holder: "", onAbort: never }, 100))).toBe("upstream_unavailable");
     expect(clock.pending).toBe(0);
   });
 });
@@ -524,7 +524,7 @@ describe("the share of one client", () => {
     const { pool, clock } = made(4);
     pool.limitTo(4, 0.5);
     for (const client of ["a", "a", "b"]) pool.tryLease(client);
-    const waiting = pool.waitForLease("a", 100, never).catch((fault: Fault) => fault.message);
+    const waiting = pool.waitForLease({ holder: "a", onAbort: never }, 100).catch((fault: Fault) => fault.message);
     expect(pool.tryLease("b")).toBe(true);
     clock.advance(100);
     expect(await waiting).toBe(
@@ -537,7 +537,7 @@ describe("the share of one client", () => {
     const { pool } = made(1);
     pool.tryLease("x");
     const granted: string[] = [];
-    for (const name of ["a1", "a2", "a3", "b1", "b2"]) void pool.waitForLease(name[0]!, 1000, never).then(() => granted.push(name));
+    for (const name of ["a1", "a2", "a3", "b1", "b2"]) void pool.waitForLease({ holder: name[0]!, onAbort: never }, 1000).then(() => granted.push(name));
     for (const client of ["x", "a", "b", "a", "b", "a"]) {
       pool.release(client);
       await new Promise((resolve) => setImmediate(resolve));
@@ -549,7 +549,7 @@ describe("the share of one client", () => {
     const { pool, clock } = made(2);
     pool.limitTo(2, 0.5);
     pool.tryLease("a");
-    const waits = [1, 2, 3].map(() => outcome(pool.waitForLease("a", 100, never)));
+    const waits = [1, 2, 3].map(() => outcome(pool.waitForLease({ holder: "a", onAbort: never }, 100)));
     pool.destroy();
     expect(await Promise.all(waits)).toEqual(["upstream_unavailable", "upstream_unavailable", "upstream_unavailable"]);
     expect([pool.waiting, clock.pending]).toEqual([0, 0]);
@@ -573,7 +573,7 @@ describe("the share of one client", () => {
       if (pool.tryLease(client) !== null) return granted(client);
       const wait = { client, goAway: never };
       waits.add(wait);
-      pool.waitForLease(client, dice.pick([5, 50, 500]), (run) => (wait.goAway = run)).then(
+      pool.waitForLease({ holder: client, onAbort: (run) => (wait.goAway = run) }, dice.pick([5, 50, 500])).then(
         () => {
           waits.delete(wait);
           granted(client);
