@@ -5,13 +5,13 @@ import type { Egress } from "../base/egress.ts";
 import type { Service } from "../config/model.ts";
 import type { Handler } from "../http/handler.ts";
 import { attempts, type AttemptsMeter, type AttemptsOptions } from "../upstream/attempts.ts";
-import { smoothRotation, type Balancer } from "../upstream/balance.ts";
+import type { Balancer } from "../upstream/balance.ts";
 import type { HealthSettings } from "../upstream/health.ts";
 import { isSecure } from "../upstream/connection_pool.ts";
 import type { SplitOptions } from "../upstream/split.ts";
 import type { ForwardOptions } from "../upstream/upstream_request.ts";
 import type { Sticky } from "../upstream/sticky.ts";
-import type { Member, Peer, UpstreamSet } from "../upstream/upstream_set.ts";
+import { onlyPicker, type Member, type Peer, type UpstreamSet } from "../upstream/upstream_set.ts";
 import type { Parts } from "./parts.ts";
 import type { PluginContext } from "./plugin_instances.ts";
 import type { Checks } from "./active_checks.ts";
@@ -34,13 +34,12 @@ export function compileUpstreams(service: Service, meter: AttemptsMeter | null, 
   });
   const breaker = breakerOf(service, upstreamSet, runtime, inUse);
   const peers = members.map(({ peer }) => peer);
-  const strategy = balancerOf(service, parts);
-  const pickerOf: SplitOptions["picker"] = (some, choosable) => upstreamSet.picker(some, strategy, choosable);
+  const pickerOf: SplitOptions["picker"] = (some, choosable) => parts.part("choice").pickerAmong(upstreamSet, some, balancerOf(service, parts), choosable);
   const hashKey = (hashOn: string) => parts.part("hash").hashKey(hashOn);
   const split = service.split === undefined ? null : parts.part("split").splitPicker(service.split, { members, picker: pickerOf }, hashKey);
   const sticky = stickyOf(service, peers, runtime);
   inUse.upstreamSets.set(name, { upstreamSet, members, breaker, checks: checksOf(service, peers, egress, runtime), split, sticky });
-  const picker = split ?? pickerOf(peers);
+  const picker = split ?? (health === null ? onlyPicker(peers[0]!) : pickerOf(peers));
   const options = {
     picker: sticky === null ? picker : sticky.picker(picker),
     forwarding: forwardOptions(service, viaNameOf(gatewayName), runtime),
@@ -62,7 +61,7 @@ export function balancerOf(balancing: Balancing, parts: Pick<Parts, "part">, ran
   switch (loadBalancingStrategy) {
     case "round_robin":
     case "weighted":
-      return smoothRotation;
+      return parts.part("choice").smoothRotation;
     case "least_connections":
       return parts.part("byLoad").leastConnections;
     case "random_two_choices":
@@ -74,8 +73,9 @@ export function balancerOf(balancing: Balancing, parts: Pick<Parts, "part">, ran
   }
 }
 
-function triesOf({ retries }: Service, options: AttemptsOptions, upstreamSet: UpstreamSet, runtime: Runtime): Handler {
-  if (retries === undefined || retries.attempts === 0) return attempts({ ...options, isTriedOnce: retries !== undefined });
+function triesOf({ retries, upstreams }: Service, options: AttemptsOptions, upstreamSet: UpstreamSet, runtime: Runtime): Handler {
+  if (retries === undefined && upstreams.length > 1) return attempts({ ...options, failed: runtime.parts.part("choice").elsewhere(options) });
+  if (retries === undefined || retries.attempts === 0) return attempts(options);
   const { RetryBudget, repeatedly, retryPolicy } = runtime.parts.part("retries");
   upstreamSet.budget ??= new RetryBudget(runtime.clock);
   return repeatedly(options, { policy: retryPolicy(retries), budget: upstreamSet.budget, memory: runtime.replayMemory });

@@ -43,7 +43,9 @@ import * as health from "../upstream/health.ts";
 import * as upstreamTls from "../upstream/tls.ts";
 import * as trustedProxies from "../server/trusted_proxies.ts";
 import * as breaker from "../upstream/breaker.ts";
+import * as balance from "../upstream/balance.ts";
 import * as byLoad from "../upstream/by_load.ts";
+import * as choice from "../upstream/choice.ts";
 import * as hash from "../upstream/hash.ts";
 import * as healthChecks from "../upstream/health_checks.ts";
 import * as http2Request from "../upstream/http2_request.ts";
@@ -78,6 +80,7 @@ const ALL: LoadedParts = {
   kinds: builtinPlugins,
   http2: { ...sessions, ...http2Request },
   hash,
+  choice: { ...balance, ...choice },
   byLoad,
   breaker,
   nodeParser,

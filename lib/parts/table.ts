@@ -69,6 +69,11 @@ export const PARTS = {
     named: [...["hash_on", "hash_balance_factor", "split[].hash_on"].map((field) => `services[].${field}`), ...namedByStrategies("hash", "ip_hash")],
     load: () => import("../upstream/hash.ts"),
   },
+  /** The choice among several upstreams, or of the only one where that is checked. */
+  choice: {
+    named: (document) => hasHealth(document) || valuesAt(document, "services[].split").length > 0,
+    load: async () => ({ ...(await import("../upstream/balance.ts")), ...(await import("../upstream/choice.ts")) }),
+  },
   /** The strategies that look at the load. */
   byLoad: {
     named: namedByStrategies("least_connections", "random_two_choices"),

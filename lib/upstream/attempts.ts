@@ -6,9 +6,9 @@ import type { Log } from "../base/log.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 import { problem, type Reply } from "../http/reply.ts";
-import { isUnopened, isUpstreams } from "./faults.ts";
+import { isUpstreams } from "./faults.ts";
 import type { Peer, Picker } from "./upstream_set.ts";
-import { isUntouched, type ForwardOptions } from "./upstream_request.ts";
+import type { ForwardOptions } from "./upstream_request.ts";
 
 export interface AttemptsOptions {
   readonly picker: Picker;
@@ -19,8 +19,6 @@ export interface AttemptsOptions {
   readonly log?: Log;
   /** Default null: nothing is counted. */
   readonly meter?: AttemptsMeter | null;
-  /** Whether every request is tried once. Default: one that found no connection goes to another upstream, each of them once. */
-  readonly isTriedOnce?: boolean;
 }
 
 /** Counts the tries whose client waited for them. */
@@ -30,30 +28,16 @@ export interface AttemptsMeter {
   retried(): void;
 }
 
-export function attempts(options: AttemptsOptions): Handler {
-  const { picker, forwarding } = options;
-  const tries = elsewhere(options, NO_PEERS);
+/** `failed`: see `Tries`. Default: each request is tried once. */
+export function attempts(options: AttemptsOptions & Partial<Tries>): Handler {
+  const { picker, forwarding, log } = options;
+  const tries: Tries = { failed: (exchange, error) => upstreamFaultReply(exchange, error, log), ...options };
   return (exchange) => {
     const peer = picker.pick(exchange, NO_PEERS);
     if (peer === null) return noUpstream(exchange);
     const now = forwarding.clock.now();
     return tryPeer(tries, exchange, peer, now, startTotal(options, exchange, now));
   };
-}
-
-/** Tries after `tried` failed: one that sent nothing is followed at once by another upstream, each of them once. */
-function elsewhere(options: AttemptsOptions, tried: readonly Peer[]): Tries {
-  const { picker, forwarding, meter, log } = options;
-  const failed: Tries["failed"] = (exchange, error, peer, endsAt) => {
-    const now = forwarding.clock.now();
-    const isOver = exchange.call.aborted || now > endsAt - LEAST_TRY_MS;
-    const mayFollow = options.isTriedOnce !== true && !isOver && error instanceof Fault && isUnopened(error) && (exchange.body === null || isUntouched(exchange.body));
-    const next = mayFollow ? picker.pick(exchange, [...tried, peer]) : null;
-    if (next === null) return upstreamFaultReply(exchange, error, log);
-    meter?.retried();
-    return tryPeer(elsewhere(options, [...tried, peer]), exchange, next, now, endsAt);
-  };
-  return { ...options, failed };
 }
 
 /** The deadline of the whole exchange, on the monotonic clock; Infinity: no deadline. */

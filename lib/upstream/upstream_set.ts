@@ -6,7 +6,7 @@ import { ignore, type Fault } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { Reply } from "../http/reply.ts";
-import type { Balancer, Candidate } from "./balance.ts";
+import type { Candidate } from "./balance.ts";
 import type { Breaker, BreakerOptions, BreakerReport, BreakerSettings } from "./breaker.ts";
 import { isUpstreams } from "./faults.ts";
 import type { HealthOptions, HealthSettings, UpstreamHealth } from "./health.ts";
@@ -98,9 +98,15 @@ export interface Member {
   readonly memory?: ArrayBufferLike | null;
 }
 
+/** Chooses among the upstreams of one configuration. */
 export interface Picker {
   /** The upstream for this exchange, none of those in `tried`; null if there is none. */
   pick(exchange: Exchange, tried: readonly Peer[]): Peer | null;
+}
+
+/** For a service with no other upstream, which is always usable. */
+export function onlyPicker(peer: Peer): Picker {
+  return { pick: (_exchange, tried) => (tried.length === 0 && peer.weight > 0 ? peer : null) };
 }
 
 export interface UpstreamSetOptions {
@@ -125,6 +131,11 @@ export class UpstreamSet {
     this.service = service;
     this.#options = options;
     this.#changes = options.changes ?? new Int32Array(1);
+  }
+
+  /** Goes up whenever other upstreams may be usable. */
+  get version(): number {
+    return Atomics.load(this.#changes, 0);
   }
 
   /** The state of its circuit breaker; null without one. */
@@ -174,23 +185,6 @@ export class UpstreamSet {
   /** The service is no longer configured. */
   close(): void {
     for (const peer of this.peers) peer.health.close();
-  }
-
-  /** Chooses by `balancer` among `peers`, upstreams of one snapshot; `choosable` says which of them can be used now. */
-  picker(peers: readonly Peer[], balancer: Balancer, choosable = usableOf): Picker {
-    let usable: readonly Peer[] = [];
-    let version = -1;
-    return {
-      pick: (exchange, tried) => {
-        const latest = Atomics.load(this.#changes, 0);
-        if (version !== latest) {
-          version = latest;
-          usable = choosable(peers);
-        }
-        const left = tried.length === 0 ? usable : usable.filter((peer) => !tried.includes(peer));
-        return left.length === 1 ? left[0]! : balancer.pick(left, exchange);
-      },
-    };
   }
 
   #newHealth(id: string, memory: ArrayBufferLike | null): UpstreamHealth {

@@ -32,6 +32,7 @@ const PARTS = {
   upstreamTls: /^lib\/upstream\/tls$/,
   names: /^lib\/upstream\/addresses$/,
   health: /^lib\/upstream\/health$/,
+  choice: /^lib\/upstream\/(?:balance|choice)$/,
   healthChecks: /^lib\/upstream\/health_checks$/,
   sharedHealth: /^lib\/upstream\/shared_health$/,
   retries: /^lib\/(?:upstream\/(?:retries|replay)|config\/retries)$/,
@@ -85,12 +86,12 @@ const PARTS = {
 const partsOf = (modules: readonly string[]) => Object.entries(PARTS).filter(([, part]) => modules.some((path) => part.test(path))).map(([name]) => name);
 
 describe("the program with examples/quickstart.json", () => {
-  it("loads at most 91 of its modules, and no part that the configuration does not name", async () => {
+  it("loads at most 89 of its modules, and no part that the configuration does not name", async () => {
     const modules = await loadedBy(quickstart);
     expect(modules).toContain("lib/gateway/gateway");
     expect(modules).toHaveLength(new Set(modules).size);
     expect(partsOf(modules)).toEqual([]);
-    expect(modules.length).toBeLessThanOrEqual(91);
+    expect(modules.length).toBeLessThanOrEqual(89);
   });
 });
 
@@ -105,14 +106,14 @@ describe("the program loads what is named, and only that,", () => {
     ["with a guard of the only route", withService({ routes: [{ path: "/a", plugins: [{ name: "key_auth", config: { key: "a" } }] }] }), [], {}, ["kinds", "plugins"]],
     ["with tests", { ...quickstart, tests: [] }, [], {}, ["tests", "jsonText"]],
     ["with an upstream that speaks HTTP/2", withService({ protocol: "h2c" }), [], {}, ["http2"]],
-    ["with a hash", withService({ load_balancing_strategy: "ip_hash" }), [], {}, ["hashOn", "hash"]],
-    ["with a choice by load", withService({ load_balancing_strategy: "least_connections" }), [], {}, ["byLoad"]],
+    ["with a hash", withService({ load_balancing_strategy: "ip_hash" }), [], {}, ["hashOn", "hash", "choice"]],
+    ["with a choice by load", withService({ load_balancing_strategy: "least_connections" }), [], {}, ["choice", "byLoad"]],
     ["with a circuit breaker", withService({ circuit_breaker: {} }), [], {}, ["breaker"]],
-    ["with health checks", withService({ health: { enabled: true } }), [], {}, ["health", "healthChecks"]],
-    ["with two upstreams", withService({ upstreams: [1, 2].map((port) => ({ host: "127.0.0.1", port })) }), [], {}, ["health"]],
+    ["with health checks", withService({ health: { enabled: true } }), [], {}, ["health", "choice", "healthChecks"]],
+    ["with two upstreams", withService({ upstreams: [1, 2].map((port) => ({ host: "127.0.0.1", port })) }), [], {}, ["health", "choice"]],
     ["with the name of an upstream", withService({ upstreams: [{ host: "localhost", port: 1 }] }), [], {}, ["names"]],
     ["with an upstream behind TLS", withService({ protocol: "https" }), [], {}, ["upstreamTls"]],
-    ["with a split", withService({ upstreams: [{ host: "127.0.0.1", port: 1, group: "canary" }], split: [{ group: "canary", percent: 5 }] }), [], {}, ["hashOn", "conditions", "split"]],
+    ["with a split", withService({ upstreams: [{ host: "127.0.0.1", port: 1, group: "canary" }], split: [{ group: "canary", percent: 5 }] }), [], {}, ["hashOn", "choice", "conditions", "split"]],
     ["with conditions of a route", withService({ routes: [{ path: "/a", match: { query: { a: true } } }] }), [], {}, ["conditions", "warnings"]],
     ["with another path at the upstream", withService({ upstream_path: "/api" }), [], {}, ["upstreamPath"]],
     ["with retries", withService({ retries: {} }), [], {}, ["retries"]],

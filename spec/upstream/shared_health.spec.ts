@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { silentLog } from "../../lib/base/log.ts";
+import { pickerAmong } from "../../lib/upstream/choice.ts";
 import { Health, HEALTH_BYTES, PublishedHealth, type HealthSettings } from "../../lib/upstream/health.ts";
 import { FailureReports, type UpstreamFailures } from "../../lib/upstream/shared_health.ts";
 import { upstreamSetReport } from "../../lib/upstream/upstream_report.ts";
@@ -35,7 +36,7 @@ function bench(settings: HealthSettings = HEALTH) {
     };
     const pools: Record<string, ReturnType<typeof madeUpPool>> = { a: madeUpPool(), b: madeUpPool() };
     adopt(settings);
-    const picker = upstreamSet.picker(upstreamSet.peers, balancerOf({ loadBalancingStrategy: "round_robin" }));
+    const picker = pickerAmong(upstreamSet, upstreamSet.peers, balancerOf({ loadBalancingStrategy: "round_robin" }));
     const picks = () => Array.from({ length: 4 }, () => picker.pick(madeUpExchange(), [])?.id ?? "-").join("");
     return { upstreamSet, health: (id: string) => upstreamSet.peers.find((peer) => peer.id === id)!.health, picks, adopt };
   };

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { silentLog } from "../../lib/base/log.ts";
 import type { Exchange } from "../../lib/http/exchange.ts";
+import { pickerAmong } from "../../lib/upstream/choice.ts";
 import { hashKey } from "../../lib/upstream/hash_key.ts";
 import { Health } from "../../lib/upstream/health.ts";
 import { sideAt, SplitPicker, type Share } from "../../lib/upstream/split.ts";
@@ -40,7 +41,7 @@ function bench(upstreams: string, shares: readonly Share[], draw = inTurn()) {
   });
   set.adopt(members, null);
   const strategy = balancerOf({ loadBalancingStrategy: "round_robin" });
-  const split = new SplitPicker({ shares, members, picker: (peers, choosable) => set.picker(peers, strategy, choosable), random: draw });
+  const split = new SplitPicker({ shares, members, picker: (peers, choosable) => pickerAmong(set, peers, strategy, choosable), random: draw });
   const peer = (id: string): Peer => members.find((member) => member.peer.id === id)!.peer;
   const pick = (exchange: Exchange = madeUpExchange(), tried: readonly Peer[] = []) => split.pick(exchange, tried)?.id ?? "-";
   const picks = (n: number, exchange?: Exchange) => Array.from({ length: n }, () => pick(exchange));

@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 import { Fault, type ErrorCode } from "../../lib/base/errors.ts";
 import { silentLog } from "../../lib/base/log.ts";
 import { Breaker, type BreakerOptions } from "../../lib/upstream/breaker.ts";
+import { pickerAmong } from "../../lib/upstream/choice.ts";
 import { Health, type HealthSettings } from "../../lib/upstream/health.ts";
 import { UpstreamTls } from "../../lib/upstream/tls.ts";
 import { upstreamSetReport } from "../../lib/upstream/upstream_report.ts";
@@ -30,7 +31,7 @@ function bench(text: string) {
     });
     fleet.adopt(members, null);
     const peers = members.map(({ peer }) => peer);
-    return { peers, picker: fleet.picker(peers, balancerOf({ loadBalancingStrategy: "round_robin" })) };
+    return { peers, picker: pickerAmong(fleet, peers, balancerOf({ loadBalancingStrategy: "round_robin" })) };
   };
   const first = adopt(text);
   const picks = (n: number, tried: readonly Peer[] = []) =>
