@@ -1,10 +1,12 @@
-/** Alert rules and Prometheus' configuration through Debian's promtool, the Compose example through docker-compose. */
-import { spawnSync } from "node:child_process";
+/** Alert rules and Prometheus' configuration through Debian's Prometheus and promtool, the Compose example through docker-compose. */
+import { spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
 import { cpSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { readSettings } from "../../lib/config/settings.ts";
 import { oneService } from "../support/gateway.ts";
+import { freePort, origin } from "../support/origin.ts";
 import { found, read, root } from "../support/documents.ts";
 import { emptyFolder, startBuilt } from "./built.ts";
 import { readYaml } from "./yaml.ts";
@@ -74,6 +76,35 @@ describe("the alert rules for Prometheus", () => {
     const metrics = await fetch(`${probeUrl}/metrics`, { headers: { Authorization: `Bearer ${readFileSync(token, "utf8").trim()}` } });
     const checked = spawnSync("promtool", ["check", "metrics"], { input: await metrics.text(), encoding: "utf8" });
     expect([metrics.status, checked.status, checked.stderr]).toEqual([200, 0, ""]);
+  });
+
+  it("Prometheus scrapes the gateway, and its alerts fire when the only upstream of a service is gone", { timeout: 90_000 }, async () => {
+    const upstream = await origin();
+    // Every second, and without the time for which rules wait.
+    const folder = copied(ALERTS.replaceAll(/^( +for): .*/gm, "$1: 0s"));
+    const token = join(folder, "metrics_token");
+    writeFileSync(token, "a-token-of-prometheus\n");
+    const gateway = await startBuilt(oneService(upstream.port, { health: { enabled: true, interval_ms: 100 } }), { PROBE_PORT: "0", METRICS_TOKEN_FILE: token });
+    const text = read("examples/prometheus/prometheus.yml").replace("/run/secrets/metrics_token", token).replaceAll("15s", "1s");
+    writeFileSync(join(folder, "prometheus.yml"), text.replace("gateway:9090", new URL(gateway.probeUrl!).host));
+    const port = await freePort();
+    const prometheus = spawn("prometheus", ["--config.file=prometheus.yml", `--web.listen-address=127.0.0.1:${port}`], { cwd: folder, stdio: "ignore" });
+    onTestFinished(async () => {
+      prometheus.kill("SIGKILL");
+      if (prometheus.exitCode === null && prometheus.signalCode === null) await once(prometheus, "exit");
+    });
+    const ask = async (path: string) => ((await (await fetch(`http://127.0.0.1:${port}/api/v1/${path}`)).json()) as { data: unknown }).data;
+    const seen = async () => {
+      const { result } = (await ask("query?query=edge_gateway_upstream_healthy")) as { result: { value: [number, string] }[] };
+      return result.map(({ value }) => value[1]);
+    };
+    const firing = async () => ((await ask("alerts")) as { alerts: { labels: { alertname: string } }[] }).alerts.map(({ labels }) => labels.alertname).sort();
+    const soon = { timeout: 30_000, interval: 500 };
+    await vi.waitFor(async () => expect([await seen(), await firing()]).toEqual([["1"], []]), soon);
+    await upstream.close();
+    await vi.waitFor(async () => expect(await firing()).toEqual(["EdgeGatewayServiceWithoutUpstream", "EdgeGatewayUpstreamUnhealthy"]), soon);
+    gateway.process.kill("SIGKILL");
+    await vi.waitFor(async () => expect(await firing()).toContain("EdgeGatewayDown"), soon);
   });
 });
 
