@@ -56,30 +56,30 @@ export class Endpoints {
     this.#sessions = new Sessions(options);
     this.#isKnownHost = allowedHosts(options.hosts);
     this.#origins = new Set(options.corsOrigins.map((origin) => origin.trim().replace(/\/$/, "").toLowerCase()));
-    const { source, onRequest, log } = options;
+    const { gateway, refresh, onRequest } = options;
     const figures = (shown: () => unknown): Endpoint["answer"] => async ({ headers }) => {
-      await source.refresh("counts");
+      await refresh("counts");
       return compressed(json(200, shown()), headers);
     };
-    const explain: Endpoint["answer"] = async (inbound) => (await loaded(onRequest.explain)).explainRequest(inbound, source, this.#secretsFor(inbound.target));
-    const reload: Endpoint["answer"] = async (inbound) => (await loaded(onRequest.reload)).reloadRequest(inbound, source, log);
+    const explain: Endpoint["answer"] = async (inbound) => (await loaded(onRequest.explain)).explainRequest(inbound, options, this.#secretsFor(inbound.target));
+    const reload: Endpoint["answer"] = async (inbound) => (await loaded(onRequest.reload)).reloadRequest(inbound, options);
     this.#table = {
       "/login": { method: "POST", isOpen: true, answer: (inbound) => this.#logIn(inbound) },
       "/logout": { method: "DELETE", isOpen: true, answer: (inbound) => this.#logOut(inbound) },
       "/gateway": { method: "GET", answer: (inbound) => this.#config(inbound) },
       "/gateway/config": { method: "GET", answer: ({ target }) => json(200, configView(options, this.#secretsFor(target))) },
-      "/gateway/status": { method: "GET", answer: figures(() => statusView(source.status())) },
-      "/gateway/health": { method: "GET", answer: figures(() => view(source.health())) },
-      "/gateway/stats": { method: "GET", answer: figures(() => view(source.stats("all"))) },
+      "/gateway/status": { method: "GET", answer: figures(() => statusView(gateway.status)) },
+      "/gateway/health": { method: "GET", answer: figures(() => view(gateway.health)) },
+      "/gateway/stats": { method: "GET", answer: figures(() => view(gateway.recentStats("all"))) },
       "/gateway/now": { method: "GET", answer: (inbound) => this.#now(inbound) },
       "/gateway/plugins": { method: "GET", answer: (inbound) => this.#routePlugins(inbound) },
-      "/gateway/tests": { method: "GET", answer: () => json(200, testsView(source.tests())) },
+      "/gateway/tests": { method: "GET", answer: () => json(200, testsView(gateway.lastTests)) },
       "/gateway/events": { method: "GET", answer: (inbound) => this.#streamEvents(inbound) },
       "/gateway/explain": { method: "POST", answer: explain },
       "/gateway/reload": { method: "POST", answer: reload },
       "/metrics": { method: "GET", isOpen: true, answer: (inbound) => this.#metrics(inbound) },
       "/healthz": { method: "GET", isOpen: true, answer: (inbound) => this.#health(inbound) },
-      "/readyz": { method: "GET", isOpen: true, answer: () => readiness(source.ready()) },
+      "/readyz": { method: "GET", isOpen: true, answer: () => readiness(gateway.ready) },
     };
   }
 
@@ -144,23 +144,24 @@ export class Endpoints {
   }
 
   #config({ target, headers }: Inbound): Reply | Promise<Reply> {
+    const { gateway } = this.#options;
     const secrets = this.#secretsFor(target);
-    const reply = json(200, gatewayView(this.#options.source.config(secrets)));
+    const reply = json(200, gatewayView(secrets === "masked" ? gateway.maskedConfig : gateway.shownConfig));
     return secrets === "masked" ? compressed(reply, headers) : reply;
   }
 
   async #now({ call, target, headers }: Inbound): Promise<Reply> {
     const question = readNowQuestion(target);
     if (typeof question === "string") return problem(call, "request_invalid", { detail: question });
-    await this.#options.source.refresh("counts");
-    return compressed(json(200, nowView(this.#options.source, question)), headers);
+    await this.#options.refresh("counts");
+    return compressed(json(200, nowView(this.#options.gateway, question)), headers);
   }
 
   async #routePlugins({ call, target }: Inbound): Promise<Reply> {
     const query = queryOf(target);
     const [service, route] = [query.get("service"), query.get("route")];
     if (service === null || route === null) return problem(call, "request_invalid", { detail: 'Name a route: "?service=…&route=…".' });
-    const plugins = await this.#options.source.routePlugins(service, route);
+    const plugins = await this.#options.gateway.routePlugins(service, route);
     if (plugins === null) return problem(call, "route_not_found", { detail: "The configuration in force has no such route." });
     return json(200, { plugins });
   }
@@ -195,14 +196,14 @@ export class Endpoints {
     const isOpen = hasMetricsToken(headers, this.#options.metricsToken) || this.#sessions.hasCookie(headers) || this.#sessions.hasBearer(headers);
     const refused = isOpen ? null : await this.#refuseLogin(inbound, SCRAPER_CHALLENGE);
     if (refused !== null) return refused;
-    await this.#options.source.refresh("all");
-    return { status: 200, headers: ["Content-Type", METRICS_TYPE], body: await this.#options.source.metrics() };
+    await this.#options.refresh("all");
+    return { status: 200, headers: ["Content-Type", METRICS_TYPE], body: await this.#options.metrics() };
   }
 
   async #streamEvents({ call, headers, method }: Inbound): Promise<Reply> {
     const isSession = this.#sessions.hasCookie(headers);
     const { EventStreams } = await loaded(this.#options.onRequest.events);
-    await this.#options.source.refresh("counts");
+    await this.#options.refresh("counts");
     const events = (this.#events ??= new EventStreams(this.#options));
     if (this.#hasEnded) events.close();
     const { state } = events;

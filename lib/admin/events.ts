@@ -4,10 +4,9 @@
 import { Readable } from "node:stream";
 import type { Timer } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
-import { statsView, statusView, steady, view, type AdminSource, type InterfaceOptions } from "./views.ts";
+import { statsView, statusView, steady, view, type InterfaceOptions } from "./views.ts";
 
-export interface EventsOptions extends Pick<InterfaceOptions, "clock" | "log"> {
-  readonly source: Pick<AdminSource, "refresh" | "status" | "health" | "stats">;
+export interface EventsOptions extends Pick<InterfaceOptions, "clock" | "log" | "gateway" | "refresh"> {
   /** Default 32. */
   readonly maxStreams?: number;
 }
@@ -43,7 +42,7 @@ export class EventStreams {
 
   /** "full" and "ended": `open` must not be called. */
   get state(): "open" | "full" | "ended" {
-    if (this.#isClosed || isEnding(this.#options.source.status().state)) return "ended";
+    if (this.#isClosed || isEnding(this.#options.gateway.status.state)) return "ended";
     return this.#readers.size >= (this.#options.maxStreams ?? MAX_STREAMS) ? "full" : "open";
   }
 
@@ -78,7 +77,7 @@ export class EventStreams {
   }
 
   readonly #tick = (): void => {
-    const refreshed = this.#options.source.refresh("counts");
+    const refreshed = this.#options.refresh("counts");
     if (refreshed === null) return this.#sendNext();
     const timer = this.#timer;
     void refreshed.then(() => {
@@ -122,12 +121,12 @@ export class EventStreams {
 
   /** The events as text, created once for all readers: with thousands of upstreams this is expensive. */
   #snapshot() {
-    const { source } = this.#options;
-    const status = source.status();
+    const { gateway } = this.#options;
+    const { status } = gateway;
     return {
       status: event("status", statusView(status)),
-      health: event("health", view(source.health())),
-      stats: event("stats", statsView(source.stats("active"))),
+      health: event("health", view(gateway.health)),
+      stats: event("stats", statsView(gateway.recentStats("active"))),
       isEnd: isEnding(status.state),
     };
   }

@@ -7,15 +7,15 @@ import type { Question } from "../proof/explain.ts";
 import type { Inbound } from "../server/receive.ts";
 import { readJsonBody, type Unreadable } from "./json_body.ts";
 import { json } from "./replies.ts";
-import { explanationView, type AdminSource, type Secrets } from "./views.ts";
+import { explanationView, type InterfaceOptions, type Secrets } from "./views.ts";
 
 const MAX_BYTES = 64 * 1024;
 
-export async function explainRequest(inbound: Inbound, source: Pick<AdminSource, "refresh" | "explain">, secrets: Secrets): Promise<Reply> {
+export async function explainRequest(inbound: Inbound, { gateway, refresh }: Pick<InterfaceOptions, "gateway" | "refresh">, secrets: Secrets): Promise<Reply> {
   const request = await readExplainRequest(inbound);
   if ("code" in request) return problem(inbound.call, request.code, { detail: request.detail });
-  await source.refresh("counts");
-  return json(200, explanationView(await source.explain(request, secrets)));
+  await refresh("counts");
+  return json(200, explanationView(await gateway.explain(request, secrets)));
 }
 
 async function readExplainRequest(inbound: Inbound): Promise<Question | Unreadable> {

@@ -3,14 +3,14 @@
  * request. A page that asks each second holds no connection, as it does with an event stream, and a browser has few of them.
  */
 import { hash } from "node:crypto";
-import type { Figures, GatewayStats } from "../observe/stats.ts";
+import type { Figures, GatewayStats, StatsExtent } from "../observe/stats.ts";
 import { queryOf } from "./replies.ts";
-import { statsView, statusView, steady, view, type AdminSource } from "./views.ts";
+import { statsView, statusView, steady, view, type ShownGateway } from "./views.ts";
 
 /** `known`: the tags of what the client has; without it the reply has everything, the history included. */
 export interface NowQuestion {
   /** "top": as "busy", of the first routes by requests, duration and errors alone. */
-  readonly figures: Parameters<AdminSource["stats"]>[0] | "top";
+  readonly figures: StatsExtent | "top";
   readonly known: readonly string[] | null;
 }
 
@@ -28,10 +28,10 @@ export function readNowQuestion(target: string): NowQuestion | string {
   return { figures: service === null ? wide : { service }, known: query.get("known")?.split(".") ?? null };
 }
 
-export function nowView(source: Pick<AdminSource, "status" | "health" | "stats">, { figures, known }: NowQuestion) {
-  const [status, health] = [statusView(source.status()), view(source.health())];
+export function nowView(gateway: Pick<ShownGateway, "status" | "health" | "recentStats">, { figures, known }: NowQuestion) {
+  const [status, health] = [statusView(gateway.status), view(gateway.health)];
   const tags = [status, health].map((view) => hash("sha1", steady(JSON.stringify(view)), "base64url").slice(0, 12));
-  const stats = figures === "top" ? withTopRoutes(source.stats("busy")) : source.stats(figures);
+  const stats = figures === "top" ? withTopRoutes(gateway.recentStats("busy")) : gateway.recentStats(figures);
   return {
     known: tags.join("."),
     ...(known?.[0] !== tags[0] && { status }),

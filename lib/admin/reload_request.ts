@@ -2,14 +2,13 @@
  * Answers `POST /gateway/reload`, which asks for a reload, or for the dry run of the file or of the text in the body.
  */
 import { Fault } from "../base/errors.ts";
-import type { Log } from "../base/log.ts";
 import type { DryRun } from "../proof/dry_run.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { readBody } from "../operator/operator_server.ts";
 import type { Inbound } from "../server/receive.ts";
 import { readJsonBody, type Unreadable } from "./json_body.ts";
 import { json, retryAfter } from "./replies.ts";
-import { view, warningView, type AdminSource } from "./views.ts";
+import { view, warningView, type InterfaceOptions } from "./views.ts";
 
 /** Of a configuration in the body. Its dry run also has to fit into the memory of its thread, see `proof/dry_runs.ts`. */
 export const MAX_POSTED_BYTES = 16 * 1024 * 1024;
@@ -20,7 +19,7 @@ type ReloadRequest = { readonly isDryRun: false } | { readonly isDryRun: true; r
 /** Somebody expects that it becomes the configuration. */
 const UNUSED_BODY: Unreadable = { code: "request_invalid", detail: "A reload reads the file of the gateway, and takes no body; dry_run=true tries one." };
 
-export async function reloadRequest(inbound: Inbound, source: Pick<AdminSource, "reload" | "dryRun">, log: Log): Promise<Reply> {
+export async function reloadRequest(inbound: Inbound, { gateway, reload, log }: Pick<InterfaceOptions, "gateway" | "reload" | "log">): Promise<Reply> {
   const { call, clientAddress } = inbound;
   const request = await readReloadRequest(inbound);
   if ("code" in request) return problem(call, request.code, { detail: request.detail });
@@ -28,14 +27,14 @@ export async function reloadRequest(inbound: Inbound, source: Pick<AdminSource, 
   if (request.isDryRun) {
     log.info("dry run of a reload requested by an administrator", fields);
     try {
-      return json(200, dryRunView(await source.dryRun(request.text)));
+      return json(200, dryRunView(await gateway.dryRun(request.text)));
     } catch (error) {
       if (!(error instanceof Fault)) throw error;
       return problem(call, error.code, { detail: error.message, headers: retryAfter(DRY_RUN_RETRY_MS) });
     }
   }
   log.info("reload requested by an administrator", fields);
-  const reloaded = await source.reload();
+  const reloaded = await reload();
   const { digest } = reloaded;
   if (reloaded.outcome === "taken") return json(200, { digest, changed: reloaded.changes.length > 0, changes: reloaded.changes });
   const detail = `Configuration ${digest} stays in force.`;

@@ -7,8 +7,6 @@ import { createOperatorServer, type OperatorServer, type OperatorTls } from "../
 import type { Inbound } from "../server/receive.ts";
 import { Endpoints, type EndpointsOptions } from "./endpoints.ts";
 
-export type { AdminSource } from "./views.ts";
-
 export interface AdminOptions extends EndpointsOptions {
   /** PEM. Null: plain HTTP. */
   readonly tls: OperatorTls | null;

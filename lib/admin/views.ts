@@ -4,70 +4,42 @@
 import type { Readable } from "node:stream";
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
+import type { Json } from "../config/json.ts";
 import { MASK } from "../config/schema_core.ts";
 import type { Settings } from "../config/settings.ts";
-import type { GatewayStats, StatsExtent, StatusCounts } from "../observe/stats.ts";
-import type { Explanation, Question, RunningPlugin } from "../proof/explain.ts";
-import type { GatewayHealth, GatewayStatus, LastReload, LastTests } from "../gateway/gateway.ts";
-import type { DryRun } from "../proof/dry_run.ts";
-import type { Warning } from "../gateway/status.ts";
+import type { Gateway } from "../embed/gateway.ts";
+import type { GatewayStatus, LastReload, LastTests, Warning } from "../gateway/status.ts";
+import type { GatewayStats, StatusCounts } from "../observe/stats.ts";
+import type { Explanation } from "../proof/explain.ts";
 
 /** Settings of the interface, and what it shows. */
-export interface InterfaceOptions {
-  readonly user: string;
-  /** Plain text, or a hash made by `hash-password`. A change of user or password ends all sessions. */
-  readonly password: string;
-  /** Signs sessions; at least 32 bytes. Null: random, so sessions end with the process. Instances with the same secret, user and password share sessions, not revocations. */
-  readonly jwtSecret: string | null;
-  readonly sessionTtlS: number;
-  /** The name of the session cookie. */
-  readonly cookie: string;
+export interface InterfaceOptions extends Omit<NonNullable<Settings["admin"]>, "host" | "port" | "tls"> {
   /** A bearer token that opens /metrics alone; null: there is none. */
   readonly metricsToken: string | null;
-  /** Masks AdminPassword and every secret written in the configuration itself. */
-  readonly redactSecrets: boolean;
-  /** Origins whose pages may use the interface (CORS): `https://ui.example.com`. No wildcard: credentials forbid one. */
-  readonly corsOrigins: readonly string[];
-  /** Host names, besides localhost, that are accepted over plain HTTP. */
-  readonly hosts: readonly string[];
   readonly clock: Clock;
   readonly log: Log;
   /** Shown to logged-in clients only. */
   readonly version: string;
   /** Files, for `GET /gateway/config`. */
   readonly paths: Pick<Settings, "serverCertPath" | "serverKeyPath" | "caCertPath" | "configPath">;
-  readonly source: AdminSource;
+  readonly gateway: ShownGateway;
+  /** Brings status, health, stats and metrics of the gateway up to date; null: they are. "counts": without figures of the process. */
+  readonly refresh: (extent: "counts" | "all") => Promise<void> | null;
+  /** In Prometheus' text format. */
+  readonly metrics: () => Promise<Readable>;
+  /** Reloads like a change of the file does, and returns the outcome. */
+  readonly reload: () => Promise<LastReload>;
 }
 
-/** The data and actions that the admin interface needs from the rest of the program. */
-export interface AdminSource {
-  /** The configuration as written, with defaults filled in and references to secrets unresolved; secrets written in it may be masked. */
-  config(secrets: Secrets): { readonly services: readonly unknown[]; readonly global: { readonly plugins: readonly unknown[] } };
-  /** Whether the gateway serves: false before the first snapshot, once its stop is announced, and while draining. */
-  ready(): boolean;
-  /** Brings status, health, stats and metrics up to date; null: they are. "counts": without figures of the process. */
-  refresh(extent: "counts" | "all"): Promise<void> | null;
-  status(): GatewayStatus;
-  health(): GatewayHealth;
-  stats(extent: StatsExtent): GatewayStats;
-  /** The last run of the configuration's tests; null before the first one. */
-  tests(): LastTests | null;
-  explain(question: Question, secrets: Secrets): Promise<Explanation>;
-  /** The enabled plugins of a route in the order in which they run, secrets masked; null: there is no such route. */
-  routePlugins(service: string, route: string): Promise<readonly RunningPlugin[] | null>;
-  /** In Prometheus' text format. */
-  metrics(): Promise<Readable>;
-  /** Reloads like a change of the file does, and returns the outcome. */
-  reload(): Promise<LastReload>;
-  /** Tries a reload without doing it. `text` is a whole configuration; null: the file, read again. */
-  dryRun(text: Buffer | null): Promise<DryRun>;
-}
+type Shown = "shownConfig" | "maskedConfig" | "ready" | "status" | "health" | "lastTests" | "recentStats" | "explain" | "routePlugins" | "dryRun";
+export type ShownGateway = Pick<Gateway, Shown>;
 
 /** Whether secrets that are written in the configuration itself are shown. */
 export type Secrets = "shown" | "masked";
 
-/** Each member by name: other members of the source are not shown. */
-export function gatewayView({ services, global }: ReturnType<AdminSource["config"]>) {
+/** The configuration as written, with defaults filled in and references to secrets unresolved. Each member by name: others are not shown. */
+export function gatewayView(config: Json) {
+  const { services, global } = config as { readonly services: readonly unknown[]; readonly global: { readonly plugins: readonly unknown[] } };
   return { services, plugins: global.plugins, global };
 }
 

@@ -1,25 +1,17 @@
 /**
  * Opens the admin interface of a gateway.
  */
-import type { OnRequest } from "../admin/endpoints.ts";
-import { createAdmin, type Admin } from "../admin/server.ts";
+import { createAdmin, type Admin, type AdminOptions } from "../admin/server.ts";
 import { systemClock } from "../base/clock.ts";
-import type { Log } from "../base/log.ts";
 import { version } from "../base/version.ts";
 import type { Settings } from "../config/settings.ts";
 import type { Gateway } from "../embed/gateway.ts";
-import type { LastReload } from "../gateway/gateway.ts";
-import type { OperatorTls } from "../operator/operator_server.ts";
 import { Failure } from "./failure.ts";
 import { metricsOf, opened, refresh, type Opened } from "./operators.ts";
 
-interface AdminParts {
+/** `tls`: null: there is no certificate. */
+interface AdminParts extends Pick<AdminOptions, "tls" | "onRequest" | "reload" | "log"> {
   readonly gateway: Gateway;
-  /** Null: there is no certificate. */
-  readonly tls: OperatorTls | null;
-  readonly onRequest: OnRequest;
-  readonly reload: () => Promise<LastReload>;
-  readonly log: Log;
 }
 
 /** Throws a `Failure`. */
@@ -34,20 +26,10 @@ export function openAdmin(admin: NonNullable<Settings["admin"]>, settings: Setti
       metricsToken: settings.metricsToken,
       paths: settings,
       onRequest,
-      source: {
-        config: (secrets) => (secrets === "shown" ? gateway.shownConfig : gateway.maskedConfig) as never,
-        ready: () => gateway.ready,
-        refresh: (extent) => refresh(gateway, extent),
-        status: () => gateway.status,
-        health: () => gateway.health,
-        stats: (extent) => gateway.recentStats(extent),
-        explain: (question, secrets) => gateway.explain(question, secrets),
-        routePlugins: (service, route) => gateway.routePlugins(service, route),
-        tests: () => gateway.lastTests,
-        metrics: () => metricsOf(gateway),
-        reload,
-        dryRun: (text) => gateway.dryRun(text),
-      },
+      gateway,
+      refresh: (extent) => refresh(gateway, extent),
+      metrics: () => metricsOf(gateway),
+      reload,
     });
     return opened(server, admin, "ADMIN");
   } catch (error) {

@@ -4,14 +4,13 @@ import { request as tlsRequest } from "node:https";
 import { connect, type AddressInfo } from "node:net";
 import { afterEach, describe, expect, it, onTestFinished } from "vitest";
 import { EventStreams } from "../../lib/admin/events.ts";
-import type { AdminOptions } from "../../lib/admin/server.ts";
 import { OF_ADMIN } from "../../lib/cli/on_demand.ts";
 import { createLog, silentLog } from "../../lib/base/log.ts";
 import type { GatewayHealth, GatewayStatus } from "../../lib/index.ts";
 import { manualClock } from "../support/clock.ts";
 import { eventually } from "../support/raw_client.ts";
 import { CERT, KEY } from "./certificate.ts";
-import { HEALTH, source, startAdmin, STATS, STATUS, UI, type AdminChanges, type Running } from "./harness.ts";
+import { HEALTH, optionsFrom, source, startAdmin, STATS, STATUS, UI, type AdminChanges, type AdminSource, type Running } from "./harness.ts";
 
 interface Stream {
   readonly status: number;
@@ -57,7 +56,7 @@ function stream({ port }: Running, cookie: string, options: { tls?: boolean; met
 /** A source whose status and health can be exchanged, and that counts how often it is asked. */
 function changing() {
   const now = { status: STATUS as GatewayStatus, health: HEALTH as GatewayHealth, asked: 0 };
-  const told: AdminOptions["source"] = {
+  const told: AdminSource = {
     ...source,
     status: () => now.status,
     health: () => now.health,
@@ -170,7 +169,7 @@ describe("with workers, which are asked first", () => {
   function asking() {
     const { now, source: told } = changing();
     let waiting: (() => void)[] = [];
-    const refresh: AdminOptions["source"]["refresh"] = (extent) => {
+    const refresh: AdminSource["refresh"] = (extent) => {
       expect(extent).toBe("counts");
       return new Promise((resolve) => void waiting.push(resolve));
     };
@@ -220,7 +219,7 @@ describe("with workers, which are asked first", () => {
   it("asks once a second for all readers, also when the last one leaves and another comes while an answer is awaited", async () => {
     const { source: told, answer, waits } = asking();
     const clock = manualClock();
-    const streams = new EventStreams({ source: told, clock, log: silentLog });
+    const streams = new EventStreams({ ...optionsFrom(told), clock, log: silentLog });
     const first = streams.open(() => true);
     clock.advance(1_000);
     expect([waits(), clock.pending]).toEqual([1, 0]);
@@ -241,7 +240,7 @@ describe("with workers, which are asked first", () => {
   it("sends nothing after the streams were closed while an answer was awaited", async () => {
     const { source: told, answer } = asking();
     const clock = manualClock();
-    const streams = new EventStreams({ source: told, clock, log: silentLog });
+    const streams = new EventStreams({ ...optionsFrom(told), clock, log: silentLog });
     const body = streams.open(() => true).resume();
     clock.advance(1_000);
     streams.close();
@@ -323,7 +322,7 @@ describe("a reader that does not read", () => {
   async function slow() {
     const clock = manualClock();
     const { now, source: told } = changing();
-    const events = new EventStreams({ source: told, clock, log: silentLog, maxStreams: 2 });
+    const events = new EventStreams({ ...optionsFrom(told), clock, log: silentLog, maxStreams: 2 });
     const server = createServer((_, response) => events.open(() => true).pipe(response.writeHead(200))).listen(0, "127.0.0.1");
     await once(server, "listening");
     onTestFinished(() => void server.close().closeAllConnections());

@@ -4,8 +4,10 @@ import { request, type Agent, type IncomingHttpHeaders } from "node:http";
 import { request as tlsRequest } from "node:https";
 import { connect } from "node:net";
 import { afterEach } from "vitest";
-import { createAdmin, type Admin, type AdminOptions, type AdminSource } from "../../lib/admin/server.ts";
+import { createAdmin, type Admin, type AdminOptions } from "../../lib/admin/server.ts";
+import type { InterfaceOptions, Secrets, ShownGateway } from "../../lib/admin/views.ts";
 import { silentLog } from "../../lib/base/log.ts";
+import type { Json } from "../../lib/config/json.ts";
 import { OF_ADMIN } from "../../lib/cli/on_demand.ts";
 import type { DryRun } from "../../lib/proof/dry_run.ts";
 import type { Explanation, Figures, GatewayHealth, GatewayStats, GatewayStatus, LastReload, LastTests, Point, TryFigures } from "../../lib/index.ts";
@@ -171,6 +173,44 @@ export const DRY_RUN: DryRun = {
   requests: { checked: 7, otherRoute: 2, noRoute: 1, undecided: 3, examples: [] },
 };
 
+/** What an admin interface shows and asks, as functions that a spec can replace one by one. */
+export interface AdminSource extends Pick<ShownGateway, "explain" | "routePlugins" | "dryRun">, Pick<InterfaceOptions, "refresh" | "metrics" | "reload"> {
+  config(secrets: Secrets): object;
+  ready(): boolean;
+  status(): GatewayStatus;
+  health(): GatewayHealth;
+  stats: ShownGateway["recentStats"];
+  tests(): LastTests | null;
+}
+
+/** The same as options of an admin interface. */
+export function optionsFrom(source: AdminSource) {
+  const { explain, routePlugins, dryRun, refresh, metrics, reload } = source;
+  const gateway: ShownGateway = {
+    get shownConfig() {
+      return source.config("shown") as Json;
+    },
+    get maskedConfig() {
+      return source.config("masked") as Json;
+    },
+    get ready() {
+      return source.ready();
+    },
+    get status() {
+      return source.status();
+    },
+    get health() {
+      return source.health();
+    },
+    get lastTests() {
+      return source.tests();
+    },
+    recentStats: (extent) => source.stats(extent),
+    ...{ explain, routePlugins, dryRun },
+  };
+  return { gateway, refresh, metrics, reload };
+}
+
 export const source: AdminSource = {
   config: () => PROXY_CONFIG,
   ready: () => true,
@@ -186,9 +226,9 @@ export const source: AdminSource = {
   dryRun: () => Promise.resolve(DRY_RUN),
 };
 
-export type AdminChanges = Partial<Omit<AdminOptions, "tls">> & { readonly tls?: Pair | null };
+export type AdminChanges = Partial<Omit<AdminOptions, "tls">> & { readonly tls?: Pair | null; readonly source?: AdminSource };
 
-export function optionsWith({ tls = null, ...changes }: AdminChanges = {}): AdminOptions {
+export function optionsWith({ tls = null, source: shown = source, ...changes }: AdminChanges = {}): AdminOptions {
   return {
     user: USER,
     password: PASSWORD,
@@ -204,7 +244,7 @@ export function optionsWith({ tls = null, ...changes }: AdminChanges = {}): Admi
     log: silentLog,
     version: "1.2.3",
     paths: { serverCertPath: SETTINGS.ServerCertPath, serverKeyPath: SETTINGS.ServerKeyPath, caCertPath: null, configPath: SETTINGS.ConfigFilePath },
-    source,
+    ...optionsFrom(shown),
     onRequest: OF_ADMIN,
     ...changes,
   };

@@ -2,12 +2,11 @@ import { gunzipSync } from "node:zlib";
 import { request } from "node:http";
 import { describe, expect, it } from "vitest";
 import { nowView, readNowQuestion } from "../../lib/admin/now.ts";
-import type { AdminSource } from "../../lib/admin/server.ts";
 import type * as api from "../../lib/manager/assets/admin_types.ts";
-import { HEALTH, source, startAdmin, STATS, STATUS, type Running } from "./harness.ts";
+import { HEALTH, optionsFrom, source, startAdmin, STATS, STATUS, type AdminSource, type Running } from "./harness.ts";
 
 /** That this compiles is the promise: what the interface says is what the pages of the management UI read. */
-const all: api.Now = nowView(source, { figures: "total", known: null });
+const all: api.Now = nowView(optionsFrom(source).gateway, { figures: "total", known: null });
 
 /** A source that can be changed, and what was asked of it. */
 function changing() {
@@ -38,8 +37,8 @@ describe("GET /gateway/now", () => {
 
   it("gives to whoever names what is known only the figures, and what has changed apart from uptime and requests in flight", () => {
     const { now, source: told } = changing();
-    const ask = (known: string) => nowView(told, { figures: "total", known: known.split(".") }) as api.Now;
-    const before = nowView(told, { figures: "total", known: null }).known;
+    const ask = (known: string) => nowView(optionsFrom(told).gateway, { figures: "total", known: known.split(".") }) as api.Now;
+    const before = nowView(optionsFrom(told).gateway, { figures: "total", known: null }).known;
     now.status = { ...STATUS, uptimeMs: 99_000, inFlight: 9 };
     expect(Object.keys(ask(before))).toEqual(["known", "stats"]);
     expect(ask(before).stats.history).toBeUndefined();
@@ -73,7 +72,7 @@ describe("the figures of the first routes", () => {
       { ...STATS.services[0]!, name: "failing", routes: routes("mnopqr", (i) => ({ errorsPerS: i })) },
       { ...STATS.services[0]!, name: "none of these" },
     ];
-    const { stats } = nowView({ ...source, stats: () => ({ ...STATS, services }) }, { figures: "top", known: [] });
+    const { stats } = nowView(optionsFrom({ ...source, stats: () => ({ ...STATS, services }) }).gateway, { figures: "top", known: [] });
     expect(stats.services.map(({ name, routes, upstreams, groups }) => [name, routes.map((route) => route.name).join(""), upstreams, groups])).toEqual([
       ["busy", "abcde", [], []],
       ["slow", "hijkl", [], []],

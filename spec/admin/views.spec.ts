@@ -1,7 +1,6 @@
 import { describe, expect, it } from "vitest";
-import type { AdminSource } from "../../lib/admin/server.ts";
 import { createLog } from "../../lib/base/log.ts";
-import { PROXY_CONFIG, SETTINGS, source, startAdmin } from "./harness.ts";
+import { PROXY_CONFIG, SETTINGS, source, startAdmin, type AdminSource } from "./harness.ts";
 
 describe("GET /gateway", () => {
   it("shows services and global plugins, and plugins also under global", async () => {
