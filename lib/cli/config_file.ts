@@ -8,11 +8,10 @@ import { readConfigFile, type ConfigIssue } from "../config/source.ts";
 import { readValues } from "../config/settings_errors.ts";
 import { SETTINGS } from "../config/settings_table.ts";
 import { ConfigError } from "../gateway/config_error.ts";
-import type { GatewayCore } from "../gateway/gateway.ts";
 import { loadPluginModules } from "../parts/load.ts";
 import { Candidate } from "../proof/candidate.ts";
 import { configWarnings } from "../proof/config_warnings.ts";
-import type { ConfigWarning, TestReport } from "../gateway/status.ts";
+import type { ConfigWarning } from "../gateway/status.ts";
 import type { Arguments, RunCommand } from "./arguments.ts";
 import { counted } from "./counted.ts";
 import { Failure, refuseLacking } from "./failure.ts";
@@ -37,19 +36,10 @@ export const validate: RunCommand = async (given) => {
   throw new Failure(`--strict accepts no warning: correct ${warnings.length === 1 ? "it, or name it" : "them, or name them"} in global.accept_warnings`, 2);
 };
 
-interface Validated {
-  readonly counts: GatewayCore["counts"] | null;
-  readonly digest: string | null;
-  /** See `Configuration.signer`. */
-  readonly signer: string | undefined;
-  /** Null: not run. */
-  readonly tests: TestReport | null;
-  readonly warnings: readonly ShownWarning[];
-  /** Null: it is valid. */
-  readonly error: ConfigError | null;
-}
+type Validated = Awaited<ReturnType<typeof validated>>;
 
-async function validated(file: string, keyFile: string | undefined, runsTests: boolean): Promise<Validated> {
+/** `tests`: null: not run. `error`: null: it is valid. */
+async function validated(file: string, keyFile: string | undefined, runsTests: boolean) {
   let candidate: Candidate;
   try {
     candidate = await openCandidate(file, keyFile);

@@ -4,23 +4,15 @@
 import type { Clock } from "../base/clock.ts";
 import { entry } from "../base/event_loop.ts";
 import type { Log } from "../base/log.ts";
+import type { Config } from "../config/model.ts";
 import type { RequestFacts } from "../http/request_facts.ts";
 import { jsonLines, type LineFormat } from "./access_line.ts";
 import type * as combinedLog from "./combined_line.ts";
 import type * as logFilter from "./line_filter.ts";
 import type * as logFile from "./log_file.ts";
 
-/** `global.access_log`. */
-export interface AccessLogSettings {
-  readonly enabled: boolean;
-  readonly format: "json" | "combined";
-  /** Share of the requests that get a line, 0–1. */
-  readonly sample: number;
-  /** Paths that get no line: exact paths, or prefixes that end with `*`. */
-  readonly exclude: readonly string[];
-  /** Absolute path; without it lines go to `sink`. */
-  readonly file?: string | undefined;
-}
+/** `global.access_log`. `file`: an absolute path; without it lines go to the sink. */
+export type AccessLogSettings = Config["global"]["accessLog"];
 
 export interface AccessLogParts {
   readonly combinedLog: typeof combinedLog;

@@ -19,9 +19,7 @@ export interface Histogram {
 }
 
 export function exposition(families: readonly Family[]): string {
-  let text = "";
-  for (const piece of pieces(families)) text += piece;
-  return text;
+  return [...pieces(families)].join("");
 }
 
 /**
