@@ -23,7 +23,7 @@ export interface Mounted {
   matches(request: IncomingMessage): boolean;
 }
 
-export function mounted({ onRequest, onUpgrade }: Listener, configuration: Pick<Configuration, "snapshot">): Mounted {
+export function mounted(listener: Listener, configuration: Pick<Configuration, "snapshot">): Mounted {
   // A path that is refused for its spelling is not passed on: another reader may take it for that of a guarded route.
   const matches = (request: IncomingMessage) => {
     const { method = "", httpVersion, rawHeaders } = request;
@@ -40,17 +40,18 @@ export function mounted({ onRequest, onUpgrade }: Listener, configuration: Pick<
     matches,
     handler(request, response, next) {
       if (typeof next === "function" && !matches(request)) next();
-      else onRequest(request, response);
+      else listener.nodeHttp1.onRequest(request, response);
     },
     upgrade(request, socket, head, next) {
-      if (matches(request)) return onUpgrade(request, socket, head);
+      const onUpgrade = () => listener.nodeHttp1.onUpgrade(request, socket, head);
+      if (matches(request)) return onUpgrade();
       if (typeof next === "function") return next();
       // Other listeners of the host get every upgrade as well: one of them may answer it.
       const { server } = request.socket as Socket & { server?: NodeJS.EventEmitter };
-      if (server === undefined || server.listenerCount("upgrade") < 2) return onUpgrade(request, socket, head);
+      if (server === undefined || server.listenerCount("upgrade") < 2) return onUpgrade();
       const { bytesWritten } = request.socket;
       const isAnswered = () => socket.destroyed || request.socket.bytesWritten > bytesWritten;
-      configuration.snapshot.receiving.clock.after(ANSWER_MS, () => void (isAnswered() || onUpgrade(request, socket, head)));
+      configuration.snapshot.receiving.clock.after(ANSWER_MS, () => void (isAnswered() || onUpgrade()));
     },
   };
 }

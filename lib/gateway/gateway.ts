@@ -7,7 +7,8 @@ import { messageOf } from "../base/errors.ts";
 import { silentLog } from "../base/log.ts";
 import { ALONE, type Threads } from "../base/threads.ts";
 import { AccessLog } from "../observe/access_log.ts";
-import { Listener, type ListenerOptions } from "../server/listener.ts";
+import type { Http1Options } from "../server/http1.ts";
+import { Listener } from "../server/listener.ts";
 import type { TlsFiles } from "../server/tls.ts";
 import { joinTunnel } from "../upstream/tunnel.ts";
 import { Configuration } from "./configuration.ts";
@@ -46,7 +47,7 @@ export class GatewayCore {
     const recent = recentPart && new recentPart.RecentRequests(runtime);
     const withoutSessions = adminCookie === undefined ? undefined : modules.part("adminCookie").sessionRemover(adminCookie);
     const requests = new Requests({ ...tools, configuration, recent, withoutSessions, activate: () => this.#activate() });
-    const join: ListenerOptions["join"] = (client, behind, tunnel, notes, delivery) => {
+    const join: Http1Options["join"] = (client, behind, tunnel, notes, delivery) => {
       // A tunnel may last for days, and its trace would not be sent until it ends.
       tracer?.end(notes);
       this.#shutdown.addTunnel(client, tunnel.socket);

@@ -11,8 +11,8 @@ import { pump, type Sink } from "./body.ts";
 import type { Call } from "./exchange.ts";
 
 /**
- * A side that reads so many bytes a second is never ended for its slowness, unless more is asked of it. The system hides what is read: it
- * takes megabytes ahead, and then nothing more until a third of its buffer is free again.
+ * A side that reads so much is never ended for its slowness, unless more is asked of it. The system hides what is read: it takes megabytes
+ * ahead, and then nothing more until a third of its buffer is free again.
  */
 const STEADY_BYTES_PER_S = 2000;
 /** Most that is read between two moments at which the system takes more: by Linux's defaults 1.8 MB (`net.ipv4.tcp_wmem` / 3 + `tcp_rmem` / 16). */
@@ -33,9 +33,8 @@ export interface DeliveryOptions {
 
 /** One direction of a connection or stream, and how far its other end keeps up. */
 export class PacedSink implements Sink, HasDeadline {
-  /** As `HasDeadline`. */
   place = -1;
-  readonly #outlet: Duplex;
+  protected readonly outlet: Duplex;
   readonly #to: Sink;
   readonly #options: DeliveryOptions;
   readonly #handed: () => number;
@@ -65,7 +64,7 @@ export class PacedSink implements Sink, HasDeadline {
    * `handed`: bytes that were written so far, without framing. `tooSlow` is called once, with the reason.
    */
   constructor(outlet: Duplex, options: DeliveryOptions, handed: () => number, tooSlow: (why: string) => void, to: Sink = outlet) {
-    this.#outlet = outlet;
+    this.outlet = outlet;
     this.#to = to;
     this.#options = options;
     this.#handed = handed;
@@ -96,7 +95,7 @@ export class PacedSink implements Sink, HasDeadline {
     const now = clock.now();
     this.#look(now);
     if (this.#waitsFrom === Infinity) this.#waitsFrom = this.#quietFrom = now;
-    if (!this.#outlet.destroyed) watch.add(this, now);
+    if (!this.outlet.destroyed) watch.add(this, now);
   }
 
   /** It is no longer waited for. */
@@ -128,11 +127,10 @@ export class PacedSink implements Sink, HasDeadline {
     const { idleMs } = this.#options;
     const quietMs = now - this.#quietFrom;
     this.stop();
-    const inSeconds = (ms: number) => `${Math.round(ms / 1000)} s`;
-    const took = `its system took ${this.#tookBytes} bytes in ${inSeconds(this.#waitedMs)}`;
-    if (quietMs >= idleMs) this.#tooSlow(`its system took nothing for ${inSeconds(quietMs)}`);
-    else if (this.#tookBytes * 1000 < this.#leastBytesPerS * this.#waitedMs) this.#tooSlow(`${took}, less than ${this.#leastBytesPerS} a second`);
-    else this.#tooSlow(`${took}, and nearly nothing at the end`);
+    if (quietMs >= idleMs) return this.#tooSlow(`its system took nothing for ${Math.round(quietMs / 1000)} s`);
+    const isBelow = this.#tookBytes * 1000 < this.#leastBytesPerS * this.#waitedMs;
+    const why = isBelow ? `less than ${this.#leastBytesPerS} a second` : "and nearly nothing at the end";
+    this.#tooSlow(`its system took ${this.#tookBytes} bytes in ${Math.round(this.#waitedMs / 1000)} s, ${why}`);
   }
 
   readonly #drained = (): void => {
@@ -141,7 +139,7 @@ export class PacedSink implements Sink, HasDeadline {
   };
 
   #look(now: number): void {
-    const outlet = this.#outlet;
+    const { outlet } = this;
     const { idleMs } = this.#options;
     if (this.#waitsFrom !== Infinity) {
       this.#waitedMs += now - this.#waitsFrom;
@@ -165,7 +163,7 @@ export class PacedSink implements Sink, HasDeadline {
   #took(bytes: number, now: number): void {
     this.#tookBytes += bytes;
     this.#quietFrom = now;
-    this.#readBy = this.#readTime(this.#readBy, this.#outlet.writableLength === 0 ? Math.min(this.#wroteAt, now) : now, bytes);
+    this.#readBy = this.#readTime(this.#readBy, this.outlet.writableLength === 0 ? Math.min(this.#wroteAt, now) : now, bytes);
     this.#aheadMs += (bytes * 1000) / this.#leastBytesPerS;
   }
 
@@ -181,6 +179,7 @@ export class PacedSink implements Sink, HasDeadline {
  * records.
  */
 export function takenBySystem(socket: Socket): { readonly bytes: number; readonly isFull: boolean } | null {
+  type Handle = { readonly bytesWritten?: number; readonly writeQueueSize?: number };
   const { _handle: own } = socket as { _handle?: (Handle & { readonly _parent?: Handle }) | null };
   const { bytesWritten, writeQueueSize } = own?._parent ?? own ?? {};
   // Not the socket's own numbers, in which all of a write that is under way counts as not taken.
@@ -188,15 +187,9 @@ export function takenBySystem(socket: Socket): { readonly bytes: number; readonl
   return { bytes: bytesWritten - writeQueueSize, isFull: writeQueueSize > 0 };
 }
 
-interface Handle {
-  readonly bytesWritten?: number;
-  readonly writeQueueSize?: number;
-}
-
 /** The body of one reply on its way to its client. */
 export class Delivery extends PacedSink {
   readonly #call: Call;
-  readonly #outlet: Duplex;
   readonly #cut: (why: "broken" | "overdue") => void;
   /** Moment of the monotonic clock at which the exchange has to be over; Infinity: none. */
   readonly #endsAt: number;
@@ -205,7 +198,6 @@ export class Delivery extends PacedSink {
   constructor(call: Call, outlet: Duplex, options: DeliveryOptions, cut: (why: "broken" | "overdue") => void, to?: Sink) {
     super(outlet, options, () => call.notes.sent ?? 0, (why) => this.#giveUp("request_timeout", `the client reads the reply too slowly: ${why}`), to);
     this.#call = call;
-    this.#outlet = outlet;
     this.#cut = cut;
     // The error reply for a deadline that has passed is not bound by it.
     this.#endsAt = call.endsAt > options.clock.now() ? call.endsAt : Infinity;
@@ -225,7 +217,7 @@ export class Delivery extends PacedSink {
 
   /** All of the reply has been written: true where the client has yet to read some of it. */
   ended(): boolean {
-    if (this.#outlet.writableLength === 0) return false;
+    if (this.outlet.writableLength === 0) return false;
     this.wait();
     return true;
   }

@@ -5,7 +5,7 @@ import { Readable } from "node:stream";
 import { messageOf, type ErrorCode } from "../base/errors.ts";
 import { byteStream } from "./body.ts";
 import type { CertificateReader } from "./client_certificate.ts";
-import { hasHeader, headerProblem, isWritable, type HeaderList } from "./headers.ts";
+import { hasHeader, headerProblem, type HeaderList } from "./headers.ts";
 import type { Span } from "./span.ts";
 
 /** The parts of an Exchange; all of them may be replaced with `exchange.with({ … })`, except `call` and `target`. */
@@ -254,7 +254,7 @@ export class Call {
     try {
       // 101 is no hint but the end of HTTP on its connection; one with a length would promise a body.
       const isHint = Number.isInteger(status) && status >= 100 && status < 200 && status !== 101;
-      if (isHint && isWritable(headers) && !hasHeader(headers, "content-length") && !hasHeader(headers, "transfer-encoding")) this.#inform(status, headers);
+      if (isHint && headerProblem(headers) === null && !hasHeader(headers, "content-length") && !hasHeader(headers, "transfer-encoding")) this.#inform(status, headers);
     } catch {
       // Its connection is at its end.
     }

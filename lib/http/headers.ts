@@ -90,14 +90,9 @@ export function connectionOptions(value: string): number {
  * Proxy-Connection, TE, Transfer-Encoding, Upgrade, HTTP2-Settings. The copy may be appended to by the caller.
  */
 export function endToEnd(list: HeaderList): string[] {
-  const kept: string[] = [];
-  let isNaming = false;
-  for (let i = 0; i < list.length; i += 2) {
-    const name = list[i]!;
-    if (!isHopByHop(name)) kept.push(name, list[i + 1]!);
-    else if (sameName(name, "connection") && !plainConnection(list[i + 1]!)) isNaming = true;
-  }
-  return isNaming ? withoutHeaders(kept, namedHeaders(list)) : kept;
+  const kept = withoutHeaders(list, HOP_BY_HOP_NAMES);
+  const named = kept.length === list.length ? NONE : namedHeaders(list);
+  return named === NONE ? kept : withoutHeaders(kept, named);
 }
 
 /**
@@ -210,12 +205,10 @@ export function dashed(name: string): string {
   return withDashes(name).toLowerCase();
 }
 
-/** Whether HTTP can carry the list: names are tokens, values Latin-1 text without control characters (RFC 9110 §5.5, §5.6.2). */
-export function isWritable(list: HeaderList): boolean {
-  return headerProblem(list) === null;
-}
-
-/** Why HTTP cannot carry the list, for who made it; null if it can. Headers that stand in `known`, in the same order, are not looked at again. */
+/**
+ * Why HTTP cannot carry the list, for who made it; null if it can: names are tokens, values Latin-1 text without control characters
+ * (RFC 9110 §5.5, §5.6.2). Headers that stand in `known`, in the same order, are not looked at again.
+ */
 export function headerProblem(list: HeaderList, known: HeaderList = NO_HEADERS): string | null {
   if (!Array.isArray(list) || list.length % 2 !== 0) return "the headers are no list of names and values in turn";
   for (let i = 0, at = 0; i < list.length; i += 2, at += 2) {

@@ -164,7 +164,7 @@ export class ClientConnection implements RequestSink, Responder {
     const { call, upgrade } = inbound;
     const isSwitch = upgrade !== null && given.tunnel !== undefined;
     const reply = sendableReply(call, given);
-    const body = bodyToSend(inbound.method, reply, true);
+    const body = bodyToSend(inbound.method, reply);
     const framing = framingOf(inbound, reply, body);
     // A client that waits for 100 (Continue) may send its body later or never: where its next request begins is not known.
     if (!this.#isContinued && !this.#parser.isOver) this.#ending = "lost";
@@ -249,7 +249,7 @@ export class ClientConnection implements RequestSink, Responder {
     call.close();
     this.#phase = "over";
     socket.off("data", this.#onData).off("end", this.#onEnd);
-    this.#server.join(socket, this.#rest ?? NOTHING, tunnel!, call.notes);
+    this.#server.join(socket, this.#rest ?? NOTHING, tunnel!, call.notes, this.#server.delivery);
     socket.resume();
   }
 

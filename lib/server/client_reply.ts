@@ -9,7 +9,7 @@ import { FIELD_LINE } from "../base/http_grammar.ts";
 import { writeChunk } from "../http/body.ts";
 import { Delivery } from "../http/delivery.ts";
 import type { Call } from "../http/exchange.ts";
-import { isWritable, NameMap, sameName, type HeaderList } from "../http/headers.ts";
+import { headerProblem, NameMap, sameName, type HeaderList } from "../http/headers.ts";
 import { LentBody } from "../http/lent_body.ts";
 import { discard, problem, type Reply } from "../http/reply.ts";
 import { head, type Http1Options } from "./http1.ts";
@@ -35,15 +35,9 @@ export function sendableReply(call: Call, reply: Reply): Reply {
   return problem(call, cause instanceof Fault ? cause.code : "upstream_reset", { why: cause === null ? "the body ended early" : messageOf(cause) });
 }
 
-/** The body to send, null if there is none (RFC 9110 §6.4.1, §15.3.6). Unless `mayLend`, it is the sender's own: not in memory that is used again. */
-export function bodyToSend(method: string, { status, body }: Reply, mayLend: boolean): Reply["body"] {
-  if (body === null || method === "HEAD" || status === 204 || status === 205 || status === 304) return null;
-  if (mayLend || !(body instanceof LentBody)) return body;
-  const bytes = body.lend();
-  if (bytes === null) return body;
-  const own = Buffer.from(bytes);
-  body.giveBack();
-  return own;
+/** The body to send, null if there is none (RFC 9110 §6.4.1, §15.3.6). */
+export function bodyToSend(method: string, { status, body }: Reply): Reply["body"] {
+  return method === "HEAD" || status === 204 || status === 205 || status === 304 ? null : body;
 }
 
 /** How the end of the body is marked: by this Content-Length, by the header Content-Length, by chunks, or by the end of the connection. */
@@ -151,7 +145,7 @@ const KINDS = new NameMap<"own" | "date" | "length" | "trailer">([
 
 /** The end of a chunked body: the last chunk and the trailers. Trailers that HTTP cannot carry are left out; the body is whole without them. */
 export function lastChunk(trailers: HeaderList): string {
-  return head("0", isWritable(trailers) ? trailers : NONE);
+  return head("0", headerProblem(trailers) === null ? trailers : NONE);
 }
 
 function linesOf(text: string): number {

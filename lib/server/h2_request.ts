@@ -38,11 +38,12 @@ export class H2Request implements Responder {
   /** As `Responder`. */
   send(reply: Reply): void {
     const { call } = this.#inbound;
-    if (!respondStream(this.#stream, this.#inbound, reply, this.#server.delivery, this.#giveUp)) return;
+    const { delivery } = this.#server;
+    if (!respondStream(this.#stream, this.#inbound, reply, delivery, this.#giveUp)) return;
     this.#state = "tunnel";
     call.close();
     cancelWhenDestroyed(this.#stream);
-    this.#server.join(this.#stream, NOTHING, reply.tunnel!, call.notes);
+    this.#server.join(this.#stream, NOTHING, reply.tunnel!, call.notes, delivery);
   }
 
   /** As `Responder`. */

@@ -13,7 +13,7 @@ import { discard, problem, type Reply } from "../http/reply.ts";
 import { bodyToSend, replyTrailers, sendableReply, statedLength } from "./client_reply.ts";
 import { letFlow } from "./linger.ts";
 import type { Inbound } from "./receive.ts";
-import { replyHeaders, withLength } from "./reply_headers.ts";
+import { ownBody, replyHeaders, withLength } from "./reply_headers.ts";
 
 const { NGHTTP2_CANCEL, NGHTTP2_INTERNAL_ERROR, NGHTTP2_NO_ERROR } = http2.constants;
 
@@ -39,7 +39,7 @@ export function respondStream(stream: ServerHttp2Stream, inbound: Inbound, given
     return respondStream(stream, inbound, instead, options, giveUp);
   }
   // Node keeps a body until the client's windows have room for it: too long for a lent one.
-  const body = bodyToSend(inbound.method, reply, false);
+  const body = ownBody(bodyToSend(inbound.method, reply));
   call.notes.status = reply.status;
   const waitForTrailers = body !== null && !Buffer.isBuffer(body) && reply.trailers !== undefined;
   stream.respond(fields, { endStream: body === null && reply.tunnel === undefined, waitForTrailers });

@@ -12,7 +12,7 @@ import type { WriteBatch } from "../base/event_loop.ts";
 import type { DeliveryOptions } from "../http/delivery.ts";
 import type { Notes } from "../http/exchange.ts";
 import type { HeaderList } from "../http/headers.ts";
-import { problemDocument, type Reply } from "../http/reply.ts";
+import { problemDocument, type Reply, type Tunnel } from "../http/reply.ts";
 import type { Refusal } from "./framing.ts";
 import { endSoon } from "./linger.ts";
 import type { ConnectionFacts, Inbound, ReceiveOptions } from "./receive.ts";
@@ -41,7 +41,8 @@ export interface Http1Options {
   readonly ended: (inbound: Inbound) => void;
   /** How replies that clients do not read are ended. */
   readonly delivery: DeliveryOptions;
-  readonly join: (client: Duplex, behind: Buffer, tunnel: NonNullable<Reply["tunnel"]>, notes: Notes) => void;
+  /** Connects an upgraded client to its tunnel. */
+  readonly join: (client: Duplex, behind: Buffer, tunnel: Tunnel, notes: Notes, delivery: DeliveryOptions) => void;
 }
 
 /** A connection, or what has several. */

@@ -3,15 +3,11 @@
  */
 import { once } from "node:events";
 import net, { type AddressInfo, type Server, type Socket } from "node:net";
-import type { Duplex } from "node:stream";
 import { DeadlineTimer } from "../base/clock.ts";
 import { guarded, WriteBatch } from "../base/event_loop.ts";
 import { ignore, messageOf } from "../base/errors.ts";
-import type { DeliveryOptions } from "../http/delivery.ts";
 import type { Config } from "../config/model.ts";
-import type { Notes } from "../http/exchange.ts";
 import { problem, type Reply } from "../http/reply.ts";
-import type { HostCertificates } from "./certificates.ts";
 import type { ConnectionCounts } from "./connection_counts.ts";
 import type * as http2Server from "./http2.ts";
 import type { H2Sessions } from "./h2_sessions.ts";
@@ -22,7 +18,7 @@ import type { NodeHttp1 } from "./http1_node.ts";
 import { ConnectionLimit } from "./limits.ts";
 import { isEncrypted, connectionWithoutTls, type Inbound } from "./receive.ts";
 import type * as tlsServer from "./tls.ts";
-import type { TlsFiles, TlsServers } from "./tls.ts";
+import type { TlsFiles, TlsOptions, TlsServers } from "./tls.ts";
 
 /** What a listener needs for more than HTTP/1.1 by our own codec over plain TCP. */
 export interface ListenerParts {
@@ -31,8 +27,9 @@ export interface ListenerParts {
   readonly tlsServer: typeof tlsServer;
 }
 
-/** The options of codecs have defaults: a write batch of its own, and `ended` that does nothing. */
-export interface ListenerOptions extends Pick<Http1Options, "clock" | "log" | "receiving">, Partial<Pick<Http1Options, "writeBatch" | "ended">> {
+/** The options of codecs have defaults: a write batch of its own, `ended` that does nothing, and no tunnels. */
+export interface ListenerOptions
+  extends Pick<Http1Options, "clock" | "log" | "receiving">, Partial<Pick<Http1Options, "writeBatch" | "ended" | "join">>, Pick<TlsOptions, "certificates" | "handshakeMs"> {
   /** Gives a part; throws where it has not been loaded. */
   readonly part: <Name extends keyof ListenerParts>(name: Name) => ListenerParts[Name];
   /** Answers a request. An error or rejection is logged, and answered with 500. */
@@ -43,20 +40,11 @@ export interface ListenerOptions extends Pick<Http1Options, "clock" | "log" | "r
   readonly dualStack?: boolean;
   /** How the threads of one program use a port: this one alone (the default), "taken" once and given back for others, or "shared" with them. */
   readonly ports?: "alone" | "taken" | "shared";
-  /** Milliseconds a client has for its TLS handshake. Default 10 000. */
-  readonly handshakeMs?: number;
-  /** The certificates by host name in force; asked once a TLS handshake. Default: none. */
-  readonly certificates?: () => HostCertificates;
   /** Counts client connections. Default: those of this listener. */
   readonly connections?: ConnectionCounts;
-  /** Connects an upgraded client to its tunnel; the options are those of replies. Default: there are no tunnels. */
-  readonly join?: (client: Duplex, behind: Buffer, tunnel: NonNullable<Reply["tunnel"]>, notes: Notes, delivery: DeliveryOptions) => void;
 }
 
 export class Listener {
-  /** For a host's own `http.Server`: its `request` and `upgrade` events. */
-  readonly onRequest: NodeHttp1["onRequest"] = (request, response) => this.#nodeHttp1.onRequest(request, response);
-  readonly onUpgrade: NodeHttp1["onUpgrade"] = (request, socket, head) => this.#nodeHttp1.onUpgrade(request, socket, head);
   /** How many client connections are open, and how many were refused. */
   readonly connections: ConnectionLimit;
   readonly #options: ListenerOptions;
@@ -81,11 +69,12 @@ export class Listener {
     this.connections = new ConnectionLimit(receiving, log, clock, options.connections);
     const deadlines = new DeadlineTimer(clock);
     const delivery = { clock, watch: deadlines, idleMs: CLIENT_IDLE_MS, leastBytesPerS: () => receiving().limits.minReplyBytesPerS };
-    const parts = { clock, log, writeBatch, deadlines, delivery, receiving, drain: this.#drain, connectionOf: this.#connectionOf, answer: this.#answer, ended };
-    this.#shared = { ...parts, join: (...joined) => join(...joined, delivery) };
+    const own = { drain: this.#drain, connectionOf: this.#connectionOf, answer: this.#answer };
+    this.#shared = { clock, log, writeBatch, deadlines, delivery, receiving, ended, join, ...own };
   }
 
-  get #nodeHttp1(): NodeHttp1 {
+  /** Serves also the events of a host's own `http.Server`. */
+  get nodeHttp1(): NodeHttp1 {
     return (this.#node ??= new (this.#options.part("nodeHttp1").NodeHttp1)(this.#shared, this.#serveWire));
   }
 
@@ -165,7 +154,7 @@ export class Listener {
 
   #serve(socket: Socket, protocol: "HTTP/1" | "HTTP/2"): void {
     if (protocol === "HTTP/2") (this.#http2 ??= this.#options.part("http2Server").createHttp2(this.#shared)).add(socket);
-    else if (this.#options.protocols?.().http1 === "node") this.#nodeHttp1.serve(socket);
+    else if (this.#options.protocols?.().http1 === "node") this.nodeHttp1.serve(socket);
     else this.#serveWire(socket);
   }
 

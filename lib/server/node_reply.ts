@@ -13,7 +13,7 @@ import { LentBody } from "../http/lent_body.ts";
 import { discard, problem, type Reply } from "../http/reply.ts";
 import { breakOff, discardRest, endSoon, letFlow } from "./linger.ts";
 import { bodyToSend, framingOf, replyTrailers, sendableReply, statedLength } from "./client_reply.ts";
-import { replyHeaders, withLength } from "./reply_headers.ts";
+import { ownBody, replyHeaders, withLength } from "./reply_headers.ts";
 
 export interface NodeRequest {
   readonly request: IncomingMessage;
@@ -42,7 +42,8 @@ export function respond(to: NodeRequest, given: Reply, options: RespondOptions):
   }
   const reply = sendableReply(call, given);
   const method = request.method!;
-  const body = bodyToSend(method, reply, givesMemoryBack(response));
+  const sent = bodyToSend(method, reply);
+  const body = givesMemoryBack(response) ? sent : ownBody(sent);
   const framing = framingOf({ method, httpVersion: request.httpVersion, upgrade: null }, reply, body);
   const headers = withLength(replyHeaders(reply, call.id), method, reply);
   if (to.isLast) headers.push("Connection", "close");

@@ -1,5 +1,5 @@
 /**
- * The headers of a reply as they are given to Node, which writes the heads of HTTP/2, and of HTTP/1 by its own codec.
+ * Headers and body of a reply as they are given to Node, which writes those of HTTP/2, and of HTTP/1 by its own codec.
  */
 import { headerValue, nameSet, withHeader, withoutHeader, withoutHeaders } from "../http/headers.ts";
 import { LentBody } from "../http/lent_body.ts";
@@ -10,6 +10,15 @@ export function replyHeaders({ headers, requestId }: Reply, callId: string): str
   const kept = withoutHeaders(headers, REPLACED);
   kept.push("X-Request-Id", requestId ?? callId);
   return kept;
+}
+
+/** The body for a sender that keeps it: bytes of its own instead of memory that is used again. */
+export function ownBody(body: Reply["body"]): Reply["body"] {
+  const lent = body instanceof LentBody ? body.lend() : null;
+  if (lent === null) return body;
+  const own = Buffer.from(lent);
+  (body as LentBody).giveBack();
+  return own;
 }
 
 const REPLACED = nameSet(["x-request-id", "transfer-encoding"]);

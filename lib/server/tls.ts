@@ -56,11 +56,7 @@ interface Entry {
 }
 
 export class TlsServers {
-  readonly #certificates: () => HostCertificates;
-  readonly #clock: Clock;
-  readonly #log: Log;
-  readonly #handshakeMs: number;
-  readonly #protocols: () => { readonly http2: boolean };
+  readonly #options: TlsOptions;
   /** TCP connections whose handshake has not finished, by their addresses. */
   readonly #handshakes = new Map<string, Socket>();
   readonly #ticketKey = randomBytes(TICKET_KEY_BYTES);
@@ -70,12 +66,8 @@ export class TlsServers {
   #listening = 0;
   #rotation: Timer | null = null;
 
-  constructor({ certificates = () => NO_CERTIFICATES, clock, log, handshakeMs = HANDSHAKE_MS, protocols = () => ({ http2: true }) }: TlsOptions) {
-    this.#certificates = certificates;
-    this.#clock = clock;
-    this.#log = log;
-    this.#handshakeMs = handshakeMs;
-    this.#protocols = protocols;
+  constructor(options: TlsOptions) {
+    this.#options = options;
   }
 
   /** A server that does not listen yet. Throws node's error for files that cannot be used. */
@@ -83,8 +75,8 @@ export class TlsServers {
     const server = tls.createServer({
       ...this.#contextOptions(files, files),
       // Undefined: the handshake fails with the alert no_application_protocol (RFC 7301 §3.2). It is asked only where the client names protocols.
-      ALPNCallback: ({ protocols }) => (this.#protocols().http2 && protocols.includes("h2") ? "h2" : protocols.find((each) => each === "http/1.1")),
-      handshakeTimeout: this.#handshakeMs,
+      ALPNCallback: ({ protocols }) => (protocols.includes("h2") && this.#options.protocols?.().http2 !== false ? "h2" : protocols.find((each) => each === "http/1.1")),
+      handshakeTimeout: this.#options.handshakeMs ?? HANDSHAKE_MS,
       noDelay: true,
       ...(files.ca === null ? {} : { requestCert: true, rejectUnauthorized: files.requireClientCert }),
       SNICallback: (servername, done) => {
@@ -118,7 +110,7 @@ export class TlsServers {
       serve(socket);
     });
     server.on("tlsClientError", (error, socket) => {
-      this.#log.debug("TLS handshake failed", { error: error.message });
+      this.#options.log.debug("TLS handshake failed", { error: error.message });
       // Node leaves a connection open whose handshake timed out.
       socket.destroy();
     });
@@ -161,7 +153,7 @@ export class TlsServers {
   #rotateWhileListening(server: tls.Server): void {
     if (this.#isKeyGiven) return;
     this.#listening++;
-    this.#rotation ??= this.#clock.after(TICKET_KEY_MS, () => {
+    this.#rotation ??= this.#options.clock.after(TICKET_KEY_MS, () => {
       this.#replaceKey(randomBytes(TICKET_KEY_BYTES));
       this.#rotation!.restart();
     });
@@ -187,7 +179,7 @@ export class TlsServers {
   }
 
   #contextFor(entry: Entry, servername: string): SecureContext | undefined {
-    const pair = this.#certificates().find(servername);
+    const pair = this.#options.certificates?.().find(servername);
     if (pair === undefined) return undefined;
     let context = entry.contexts.get(pair);
     if (context === undefined) {
@@ -197,8 +189,6 @@ export class TlsServers {
     return context;
   }
 }
-
-const NO_CERTIFICATES: HostCertificates = { find: () => undefined };
 
 /** Puts `admitted` before a server's own listeners, so that a surplus connection costs no parser and no handshake. Throws if it has none. */
 export function guard(server: Server, admitted: (socket: Socket) => boolean): void {

@@ -1,8 +1,7 @@
 import { setImmediate as nextRound } from "node:timers/promises";
 import { expect, it } from "vitest";
 import { LentBody } from "../../lib/http/lent_body.ts";
-import type { Reply } from "../../lib/http/reply.ts";
-import { bodyToSend } from "../../lib/server/client_reply.ts";
+import { ownBody } from "../../lib/server/reply_headers.ts";
 
 /** A body of `text` in memory that is overwritten as soon as it is given back. */
 function lending(text: string) {
@@ -14,9 +13,6 @@ function lending(text: string) {
   });
   return { body, memory, seen };
 }
-
-/** The body for a sender that keeps what it gets. */
-const owned = (body: Reply["body"]) => bodyToSend("GET", { status: 200, headers: [], body }, false);
 
 it("a lent body gives its sender the original bytes until they are returned", () => {
   const { body, memory, seen } = lending("abc");
@@ -55,7 +51,7 @@ it("a lent body gives readers of the stream a copy, and returns its memory", asy
 it("a lent body gives its sender a copy to keep, and returns its memory", () => {
   const { body, seen } = lending("abc");
   expect(body.isLent).toBe(false);
-  expect(String(owned(body))).toBe("abc");
+  expect(String(ownBody(body))).toBe("abc");
   expect(body.isLent).toBe(true);
   expect(seen.givenBack).toBe(1);
   expect(body.bytes).toBeNull();
@@ -91,10 +87,10 @@ it("a lent body returns its memory when it is destroyed unread, without an unhan
 
 it("a sender that keeps bytes gets a copy of an untouched lent body, and any other body unchanged", () => {
   const { body, seen } = lending("abc");
-  expect(String(owned(body))).toBe("abc");
+  expect(String(ownBody(body))).toBe("abc");
   expect(seen.givenBack).toBe(1);
   const read = lending("abc").body.pause();
-  expect(owned(read)).toBe(read);
+  expect(ownBody(read)).toBe(read);
   const bytes = Buffer.from("abc");
-  expect([owned(bytes), owned(null)]).toEqual([bytes, null]);
+  expect([ownBody(bytes), ownBody(null)]).toEqual([bytes, null]);
 });
