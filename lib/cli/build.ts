@@ -160,7 +160,7 @@ function write(folder: string, files: Files): void {
 }
 
 /** Every build has them. What a service manager passes is no setting. */
-const ALWAYS: readonly string[] = ["settings", "sockets", "reloading", "run", "validate", "audit", "healthcheck", "hash-password", "verify", "help", ...FOR_RELOADS];
+const ALWAYS: readonly string[] = ["settings", "sockets", "reloading", "run", "validate", "audit", "healthcheck", "hash-password", "verify", "help", "lacking", ...FOR_RELOADS];
 
 /** What settings name, as the settings that name it. */
 const OF_SETTINGS: Readonly<Record<string, object>> = { admin: { admin: {} }, probes: { probe: {} }, manager: { manager: {} }, workers: { workers: 2 } };

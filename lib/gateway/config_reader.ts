@@ -83,7 +83,7 @@ export class ConfigReader {
     const { modules } = this.options;
     const errors = modules.partIfLoaded("jsonText");
     errors?.parseWithPositions(source);
-    const lacking = modules.lacks(source);
+    const lacking = modules.partIfLoaded("lacking")?.lackingIn(source, modules) ?? [];
     if (lacking.length > 0) throw new ConfigError(lacking, fileOf(source));
     const environment = known?.environment ?? { ...(this.options.environment ?? process.env) };
     const files = new Map<string, Buffer>();

@@ -44,7 +44,7 @@ export class GatewayCore {
     const { spans, tracer } = tracing === undefined ? { spans: null, tracer: null } : modules.part("tracing").openTracing(tracing, { clock, log, secretParameters });
     const tools = { clock, log, metrics, runtime, accessLog, tracer, watched: following?.watched, defaultCertificate: () => listening.https };
     const configuration = new Configuration(options, tools, following?.bundle);
-    const recent = recentPart && new recentPart.RecentRequests(runtime);
+    const recent = recentPart && new recentPart.RecentRequests(runtime.lasting);
     const withoutSessions = adminCookie === undefined ? undefined : modules.part("adminCookie").sessionRemover(adminCookie);
     const requests = new Requests({ ...tools, configuration, recent, withoutSessions, activate: () => this.#activate() });
     const join: Http1Options["join"] = (client, behind, tunnel, notes, delivery) => {

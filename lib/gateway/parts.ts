@@ -2,25 +2,19 @@
  * The parts of the program that not every gateway needs, as the kernel sees them: which have been loaded, what a configuration names, and
  * the types of what they do. Whatever starts a gateway brings the table that says how each is loaded, `parts/table.ts`.
  */
-import { builtParts, isInBuild } from "../base/version.ts";
-import { formatPath, valuesAt, type JsonNode } from "../config/json.ts";
+import { isInBuild } from "../base/version.ts";
+import { valuesAt, type JsonNode } from "../config/json.ts";
 import { NOT_LOADED, unloaded, type PartFields } from "../config/part_fields.ts";
 import type { PluginModule } from "../config/plugin_modules.ts";
 import type { CheckContext } from "../config/schema.ts";
 import type { Environment } from "../config/start_settings.ts";
-import { parsedFrom, type ConfigIssue, type ConfigSource } from "../config/source.ts";
+import { parsedFrom, type ConfigSource } from "../config/source.ts";
 import type { TABLE } from "../parts/table.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
 import { ConfigError } from "./config_error.ts";
 
-export type { Mounted } from "../embed/mounted.ts";
 export type { Reloads } from "./reloads.ts";
 export type { Change } from "../proof/config_diff.ts";
-export type { DryRun } from "../proof/dry_run.ts";
-export type { DryRuns } from "../proof/dry_runs.ts";
-export type { Explanation, Question, RunningPlugin } from "../proof/explain.ts";
-export type { InjectRequest, InjectResponse } from "../proof/made_request.ts";
-export type { HttpsFacts } from "../report/https_facts.ts";
 export type { Reporting } from "../report/reporting.ts";
 export type { Listening } from "../report/reports.ts";
 export type { WorkerReports } from "../report/worker_reports.ts";
@@ -33,7 +27,6 @@ export type Naming = readonly string[] | ((document: JsonNode) => boolean);
 
 export type PartTable = typeof TABLE;
 export type PartName = keyof PartTable["parts"];
-export type KindName = keyof PartTable["kinds"];
 type PartsByName = { readonly [Name in PartName]: Awaited<ReturnType<PartTable["parts"][Name]["load"]>> };
 
 export interface LoadedParts extends PartsByName {
@@ -50,7 +43,7 @@ export class Parts {
   readonly called = new Set<Load>();
   readonly #table: PartTable;
   /** What can be named, and by what. */
-  readonly #named: readonly (readonly [string, Naming, Load])[];
+  readonly named: readonly (readonly [string, Naming, Load])[];
   /** Kinds and parts by their names, no two of which are the same. */
   readonly #loaded = new Map<string, unknown>();
   /** Null: no configuration has named one. */
@@ -60,7 +53,7 @@ export class Parts {
   constructor(table: PartTable = NO_TABLE) {
     this.#table = table;
     const kinds = Object.entries(table.kinds).map(([name, load]) => [name, KIND_PLACES.map((place) => `${place}=${name}`), load] as const);
-    this.#named = [...kinds, ...Object.entries(table.parts).flatMap(([name, part]) => ("named" in part ? [[name, part.named, part.load] as const] : []))];
+    this.named = [...kinds, ...Object.entries(table.parts).flatMap(([name, part]) => ("named" in part ? [[name, part.named, part.load] as const] : []))];
   }
 
   /** The names of all built-in kinds. */
@@ -80,7 +73,7 @@ export class Parts {
 
   /** What the text of a dry run can name, whatever the configuration in force names. */
   get ofTexts(): readonly Load[] {
-    return this.#named.flatMap(([name, , load]) => (isInBuild(name) ? [load] : []));
+    return this.named.flatMap(([name, , load]) => (isInBuild(name) ? [load] : []));
   }
 
   /** What the parts add to the schema of a configuration. */
@@ -98,7 +91,7 @@ export class Parts {
     await this.#modules.load(part.pluginModulesOf(source, { references, environment, ...(readFile && { readFile }) }));
   }
 
-  /** Loads the parts that a configuration names, as far as this build has them: see `lacks`. */
+  /** Loads the parts that a configuration names, or what says which of them this build does not have. */
   async loadParts(source: ConfigSource): Promise<void> {
     if (parsedFrom(source).node === null) {
       await this.loadPart("jsonText");
@@ -106,8 +99,10 @@ export class Parts {
     }
     const { node } = parsedFrom(source);
     if (node === null) return;
-    const named = this.#named.filter(([name, naming]) => isInBuild(name) && namings(node, naming).length > 0);
-    await Promise.all(named.map(([name, , load]) => this.#load(name, load)));
+    const named = this.named.filter(([, naming]) => (typeof naming === "function" ? naming(node) : naming.some((place) => valuesAt(node, place).length > 0)));
+    const there = named.filter(([name]) => isInBuild(name));
+    if (there.length < named.length) await this.loadPart("lacking");
+    await Promise.all(there.map(([name, , load]) => this.#load(name, load)));
   }
 
   loadPart(name: PartName): Promise<void> {
@@ -155,32 +150,6 @@ export class Parts {
     if (part === null) throw new Error(`the part "${name}" ${NOT_LOADED}`);
     return part;
   }
-
-  /** What a configuration names and this build does not have. */
-  lacks(source: ConfigSource): readonly ConfigIssue[] {
-    const { node } = builtParts === null ? { node: null } : parsedFrom(source);
-    if (node === null) return [];
-    const has = this.kindNames.filter(isInBuild).join(", ") || "no plugin kind";
-    const found = new Map<string, ConfigIssue>();
-    for (const [name, naming] of this.#named) {
-      if (isInBuild(name)) continue;
-      for (const { at, what, position } of namings(node, naming)) {
-        const message = `${what ?? `needs the part "${name}", which `}is not in this build${name in this.#table.kinds ? `, which has ${has}` : ""}: build again with this configuration, or with --with ${name}`;
-        const path = formatPath(at);
-        if (!found.has(path)) found.set(path, { at, message, position });
-      }
-    }
-    return [...found.values()];
-  }
-}
-
-/** Where a document names a part. `what`: the text that does, quoted; undefined: a rule finds that it needs the part. */
-function namings(node: JsonNode, naming: Naming) {
-  if (typeof naming === "function") return naming(node) ? [{ at: [], what: undefined, position: node.position }] : [];
-  return naming.flatMap((place) => {
-    const [, text] = place.split("=");
-    return valuesAt(node, place).map(({ at, value: { position } }) => ({ at, what: text === undefined ? "" : `"${text}" `, position }));
-  });
 }
 
 export function fieldsOfParts(parts: Iterable<unknown>): readonly PartFields[] {

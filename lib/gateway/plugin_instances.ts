@@ -100,6 +100,9 @@ function handlerBy(middleware: Middleware, next: Handler): Handler {
   throw new TypeError('what "create" returns has to give a handler: (next) => (exchange) => next(exchange)');
 }
 
+/** Of all verdicts together that plugins remember: some ten thousand tokens. */
+const MAX_VERDICT_BYTES = 32 * 1024 * 1024;
+
 /** Throws what the plugin throws. `nth`: of the instances of its kind in one place. */
 export function createLink({ name, id, config }: PluginInstance, nth: number, place: Place, context: PluginContext): PluginLink {
   const { runtime, plan, tracer, inUse, standIns } = context;
@@ -125,7 +128,7 @@ export function createLink({ name, id, config }: PluginInstance, nth: number, pl
   const tools: Tools = {
     ...{ clock, log: context.log, counters, gatewayName: context.gatewayName, scope, keep, secretParameters },
     get verdicts() {
-      return runtime.verdicts;
+      return runtime.common("verdicts", () => new (runtime.parts.part("shared").SharedMemory)(MAX_VERDICT_BYTES));
     },
     common: (what, make) => runtime.common(`${name}: ${what}`, make),
     count: (what) => runtime.count(`count of ${name}: ${what}`),

@@ -2,7 +2,6 @@
  * The requests of late, for dry runs of another configuration.
  */
 import { ALONE } from "../base/threads.ts";
-import type { Runtime } from "./runtime.ts";
 
 /** In bytes. A request whose method, host and path are longer is left out. */
 const SLOT_BYTES = 512;
@@ -28,10 +27,9 @@ export class RecentRequests {
   readonly #bytes: Buffer;
   #next = 0;
 
-  constructor(runtime: Pick<Runtime, "threads" | "lastingMemory"> = { threads: ALONE, lastingMemory: ALONE.memory }) {
-    const { place, count } = runtime.threads;
+  constructor({ place, count, memory } = ALONE) {
     const places = place >= 0 ? [place] : Array.from({ length: count }, (_, each) => each);
-    this.#parts = places.map((each) => Buffer.from(runtime.lastingMemory(`recent requests ${each}`, Math.ceil(MAX_RECENT / count) * SLOT_BYTES)));
+    this.#parts = places.map((each) => Buffer.from(memory(`recent requests ${each}`, Math.ceil(MAX_RECENT / count) * SLOT_BYTES)));
     this.#bytes = this.#parts[0]!;
   }
 

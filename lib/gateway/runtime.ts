@@ -6,7 +6,6 @@ import { isIP } from "node:net";
 import type { Clock } from "../base/clock.ts";
 import { WriteBatch } from "../base/event_loop.ts";
 import type { Log } from "../base/log.ts";
-import type { SharedMemory } from "../base/shared_memory.ts";
 import type { SharedCount } from "../base/shared_counts.ts";
 import { ALONE, isWorker, type Threads } from "../base/threads.ts";
 import type { KeptState } from "../plugins/plugin.ts";
@@ -16,7 +15,6 @@ import type { RedisCounters } from "../store/redis.ts";
 import type { Breaker, BreakerSettings } from "../upstream/breaker.ts";
 import { UpstreamSet, type UpstreamSetOptions, type Member, type Connections, type Peer } from "../upstream/upstream_set.ts";
 import { Pool, ReadBuffer } from "../upstream/pool.ts";
-import type { ReplayMemory } from "../upstream/replay.ts";
 import type { Address, Names, NamesOptions } from "../upstream/addresses.ts";
 import type { FailureReports } from "../upstream/shared_health.ts";
 import type { SplitPicker } from "../upstream/split.ts";
@@ -54,9 +52,6 @@ export interface UpstreamSetPlan {
   readonly sticky?: Sticky | null;
 }
 
-/** Bound of all verdicts together that plugins remember: some ten thousand tokens. */
-const MAX_VERDICT_BYTES = 32 * 1024 * 1024;
-
 export class Runtime {
   readonly clock: Clock;
   readonly threads: Threads;
@@ -76,8 +71,9 @@ export class Runtime {
   readonly #retired = new Set<Connections>();
   /** Null: no upstream has been probed. */
   #checks: ActiveChecks | null = null;
-  readonly #lasting = new Map<string, ArrayBufferLike>();
-  readonly #counts = new Map<string, SharedCount>();
+  readonly #lastingMemory = new Map<string, ArrayBufferLike>();
+  /** The threads of the program, with memory that is no configuration's: it is there as long as the gateway. */
+  readonly lasting: Threads;
   readonly #common = new Map<string, unknown>();
   /** In a worker: failures of upstreams, for the main thread; null elsewhere. */
   readonly failures: FailureReports | null;
@@ -87,8 +83,8 @@ export class Runtime {
   readonly connections: SharedConnections | null = null;
   /** See `UpstreamSetOptions`. */
   readonly #changes: Int32Array;
-  /** Null: there is no limiter yet. */
-  #counters: MemoryCounters | null = null;
+  /** Rate counters in the memory of this program; null: there is no limiter yet. */
+  limits: MemoryCounters | null = null;
   #inUse: InUse | null = null;
   #isActive = false;
 
@@ -99,10 +95,11 @@ export class Runtime {
     this.threads = threads;
     this.#log = log;
     this.failures = isWorker(threads) ? new (parts.part("sharedHealth").FailureReports)() : null;
-    this.#changes = new Int32Array(this.lastingMemory("changes of health", Int32Array.BYTES_PER_ELEMENT));
+    this.lasting = { ...threads, memory: (name, bytes) => this.#memory(name, bytes, this.#lastingMemory) };
+    this.#changes = new Int32Array(this.lasting.memory("changes of health", Int32Array.BYTES_PER_ELEMENT));
     if (threads.count > 1) {
       this.inFlight = this.count("requests in flight");
-      this.connections = new (parts.part("shared").SharedConnections)({ ...threads, memory: (name, bytes) => this.lastingMemory(name, bytes) });
+      this.connections = new (parts.part("shared").SharedConnections)(this.lasting);
     }
     this.#namesOptions = { clock, log, random: Math.random, ...(lookup === undefined ? {} : { lookup }) };
   }
@@ -133,37 +130,21 @@ export class Runtime {
     return this.#inUse?.upstreamSets.get(service)?.upstreamSet ?? new UpstreamSet(service, { clock, log: this.#log, health, changes: this.#changes });
   }
 
-  /** Where the threads share the health of an upstream, which keeps it while it is the same; null without workers. */
-  healthMemory(service: string, id: string, { protocol, host, port }: Connections["options"], inUse: InUse): ArrayBufferLike | null {
-    if (this.threads.count === 1) return null;
-    return this.memory(`health ${JSON.stringify([service, id, protocol, host, port])}`, this.parts.part("health").HEALTH_BYTES, inUse);
-  }
-
   /** What there is by this name, which is made when it is first asked for, and is there as long as the gateway. */
   common<T>(name: string, make: () => T): T {
     if (!this.#common.has(name)) this.#common.set(name, make());
     return this.#common.get(name) as T;
   }
 
-  /** Memory for what plugins remember, see `Tools`. */
-  get verdicts(): SharedMemory {
-    return this.common("verdicts", () => new (this.parts.part("shared").SharedMemory)(MAX_VERDICT_BYTES));
+  /** A count over all workers, as long as the gateway. */
+  count(name: string): SharedCount {
+    return this.common(name, () => new (this.parts.part("shared").SharedCount)(this.lasting, name));
   }
 
-  /** Rate counters in the memory of this program. */
+  /** See `limits`. */
   get counters(): MemoryCounters {
     const share = () => (this.threads.count === 1 ? null : this.parts.part("sharedCallers").sharedTables(this.threads));
-    return (this.#counters ??= this.parts.part("counters").memoryCounters(this.clock, undefined, share()));
-  }
-
-  /** What the limits that count in memory hold, by their keys; nothing where there are none. */
-  get limiterTables(): Iterable<readonly [string, { readonly callers: number; readonly shared: number }]> {
-    return this.#counters?.tables() ?? [];
-  }
-
-  /** For all request bodies together that are kept for a retry. */
-  get replayMemory(): ReplayMemory {
-    return this.common("bodies for retries", () => new (this.parts.part("retries").ReplayMemory)());
+    return (this.limits ??= this.parts.part("counters").memoryCounters(this.clock, undefined, share()));
   }
 
   /** The state that a plugin instance keeps under `key`: the existing one if it has the same settings, or a new one. */
@@ -178,43 +159,32 @@ export class Runtime {
   memory(name: string, bytes: number, inUse: InUse, known?: ArrayBufferLike | null): ArrayBufferLike {
     // What a worker keeps may have been replaced: the main thread says what all have.
     const kept = isWorker(this.threads) ? null : known === undefined ? this.#inUse?.memory.get(name) : known;
-    const memory = inUse.memory.get(name) ?? kept ?? this.threads.memory(name, bytes);
-    inUse.memory.set(name, memory);
-    return memory;
+    return this.#memory(name, bytes, inUse.memory, kept);
   }
 
-  /** The same for memory that is no configuration's: it is there as long as the gateway. */
-  lastingMemory(name: string, bytes: number): ArrayBufferLike {
-    const memory = this.#lasting.get(name) ?? this.threads.memory(name, bytes);
-    this.#lasting.set(name, memory);
+  #memory(name: string, bytes: number, memories: Map<string, ArrayBufferLike>, kept?: ArrayBufferLike | null): ArrayBufferLike {
+    const memory = memories.get(name) ?? kept ?? this.threads.memory(name, bytes);
+    memories.set(name, memory);
     return memory;
-  }
-
-  /** A count over all workers, as long as the program. */
-  count(name: string): SharedCount {
-    const known = this.#counts.get(name);
-    if (known !== undefined) return known;
-    const made = new (this.parts.part("shared").SharedCount)({ ...this.threads, memory: (key, bytes) => this.lastingMemory(key, bytes) }, name);
-    this.#counts.set(name, made);
-    return made;
   }
 
   /** All memory that the threads of the program share under a configuration. */
   sharedMemory({ memory }: InUse): ReadonlyMap<string, ArrayBufferLike> {
-    return new Map([...this.#lasting, ...memory]);
+    return new Map([...this.#lastingMemory, ...memory]);
   }
 
   /** In the main thread: a worker is dead. Gives back what it held of every limit. `id` and `place`: see `Threads`. */
   forget(id: number, place: number): void {
-    for (const count of this.#counts.values()) count.clear(place);
+    const { SharedCount } = this.parts.part("shared");
+    for (const each of this.#common.values()) if (each instanceof SharedCount) each.clear(place);
     this.connections?.clear(place);
     this.shared?.shared.forget(place);
-    this.#counters?.repair(id);
+    this.limits?.repair(id);
   }
 
   /** Closes the state that was created for a snapshot that does not come into force. */
-  abandon({ kept }: InUse): void {
-    for (const [name, value] of kept) if (this.#inUse?.kept.get(name) !== value) void closed(value);
+  abandon(inUse: InUse): void {
+    void closeKept(inUse, this.#inUse);
   }
 
   /** A snapshot comes into force: keeps what it uses and releases the rest. */
@@ -231,9 +201,9 @@ export class Runtime {
     for (const [service, { upstreamSet }] of before?.upstreamSets ?? []) if (!inUse.upstreamSets.has(service)) upstreamSet.close();
     for (const { upstreamSet, members, breaker } of inUse.upstreamSets.values()) upstreamSet.adopt(members, breaker);
     this.#start();
-    this.#counters?.adopt(inUse.memory);
-    this.#counters?.retire(inUse.limiters);
-    for (const [name, value] of before?.kept ?? []) if (inUse.kept.get(name) !== value) void closed(value);
+    this.limits?.adopt(inUse.memory);
+    this.limits?.retire(inUse.limiters);
+    void closeKept(before, inUse);
   }
 
   /** From now on names are resolved and upstreams probed: a configuration that is only checked causes no traffic. */
@@ -258,14 +228,14 @@ export class Runtime {
 
   /** Closes the state that plugin instances keep. Resolves when all of it is closed. */
   async closeKept(): Promise<void> {
-    const all = [...(this.#inUse?.kept.values() ?? [])];
+    const closing = closeKept(this.#inUse, null);
     this.#inUse?.kept.clear();
-    await Promise.all(all.map(closed));
+    await closing;
   }
 
   /** Closes every connection to every upstream, and ends all probes and look-ups. */
   destroy(): void {
-    this.#counters?.close();
+    this.limits?.close();
     this.#names?.close();
     this.#checks?.adopt([]);
     for (const upstreamSet of this.upstreamSets) upstreamSet.close();
@@ -306,11 +276,8 @@ function shareOf(maxConnections: number, { place, count }: Threads): number {
   return Math.max(1, Math.floor(maxConnections / count) + (place < maxConnections % count ? 1 : 0));
 }
 
-/** A plugin that throws on closing must not keep others from being closed. */
-async function closed(value: KeptState): Promise<void> {
-  try {
-    await value.close();
-  } catch {
-    // It is released all the same.
-  }
+/** Closes the state that `inUse` has and `other` has not. A plugin that throws on closing must not keep others from being closed. */
+function closeKept(inUse: InUse | null, other: InUse | null): Promise<unknown> {
+  const closing = Array.from(inUse?.kept ?? []).filter(([name, value]) => other?.kept.get(name) !== value);
+  return Promise.allSettled(closing.map(async ([, value]) => value.close()));
 }

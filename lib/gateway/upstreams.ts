@@ -28,7 +28,8 @@ export function compileUpstreams(service: Service, meter: AttemptsMeter | null, 
   const members = service.upstreams.map(({ id, host, port, weight, group }): Member => {
     const dial = egress.dialer({ host, port, why: "upstream" });
     const options = { protocol, host, port, dial, keepaliveIdleMs: pool.keepaliveIdleMs, ...(tls === undefined ? {} : { tls }) };
-    const memory = health === null ? null : runtime.healthMemory(name, id, options, inUse);
+    const isShared = health !== null && runtime.threads.count > 1;
+    const memory = isShared ? runtime.memory(`health ${JSON.stringify([name, id, protocol, host, port])}`, parts.part("health").HEALTH_BYTES, inUse) : null;
     const peer = upstreamSet.peer(id, runtime.pool(name, options, pool.maxConnections, inUse));
     return { peer, weight, group, health, memory };
   });
@@ -76,9 +77,10 @@ export function balancerOf(balancing: Balancing, parts: Pick<Parts, "part">, ran
 function triesOf({ retries, upstreams }: Service, options: AttemptsOptions, upstreamSet: UpstreamSet, runtime: Runtime): Handler {
   if (retries === undefined && upstreams.length > 1) return attempts({ ...options, failed: runtime.parts.part("choice").elsewhere(options) });
   if (retries === undefined || retries.attempts === 0) return attempts(options);
-  const { RetryBudget, repeatedly, retryPolicy } = runtime.parts.part("retries");
+  const { ReplayMemory, RetryBudget, repeatedly, retryPolicy } = runtime.parts.part("retries");
+  const memory = runtime.common("bodies for retries", () => new ReplayMemory());
   upstreamSet.budget ??= new RetryBudget(runtime.clock);
-  return repeatedly(options, { policy: retryPolicy(retries), budget: upstreamSet.budget, memory: runtime.replayMemory });
+  return repeatedly(options, { policy: retryPolicy(retries), budget: upstreamSet.budget, memory });
 }
 
 /** Null: the service has no circuit breaker. */
@@ -94,7 +96,7 @@ function stickyOf(service: Service, peers: readonly Peer[], runtime: Runtime): S
   if (service.sticky === undefined) return null;
   const { secret, ...rest } = service.sticky;
   const { Sticky, KEY_BYTES, drawnKey } = runtime.parts.part("sticky");
-  const key = secret ?? drawnKey(runtime.lastingMemory("key of sticky sessions", KEY_BYTES));
+  const key = secret ?? drawnKey(runtime.lasting.memory("key of sticky sessions", KEY_BYTES));
   return new Sticky({ ...rest, service, peers, key, clock: runtime.clock });
 }
 

@@ -65,6 +65,7 @@ import * as moduleLoader from "../gateway/module_loader.ts";
 import * as pluginDestinations from "../gateway/plugin_destinations.ts";
 import * as pluginMemory from "../gateway/plugin_memory.ts";
 import * as pluginInstances from "../gateway/plugin_instances.ts";
+import * as lacking from "../gateway/lacking.ts";
 import * as reloads from "../gateway/reloads.ts";
 import * as tracing from "../gateway/tracing.ts";
 import * as sharedCounters from "../gateway/shared_counters.ts";
@@ -119,6 +120,7 @@ const ALL: LoadedParts = {
   shared: { ...sharedCounts, ...sharedMemory, ...sharedConnections },
   embedding: { ...inject, ...mounted },
   foreignKinds,
+  lacking,
   reloads,
   changes,
   workerReports,

@@ -75,10 +75,7 @@ export const PARTS = {
     load: async () => ({ ...(await import("../upstream/balance.ts")), ...(await import("../upstream/choice.ts")) }),
   },
   /** The strategies that look at the load. */
-  byLoad: {
-    named: namedByStrategies("least_connections", "random_two_choices"),
-    load: () => import("../upstream/by_load.ts"),
-  },
+  byLoad: { named: namedByStrategies("least_connections", "random_two_choices"), load: () => import("../upstream/by_load.ts") },
   breaker: { named: ["services[].circuit_breaker"], load: () => import("../upstream/breaker.ts") },
   /** TLS to upstreams and to shared counters. */
   upstreamTls: { named: ["services[].protocol=https", "services[].protocol=h2"], load: () => import("../upstream/tls.ts") },
@@ -92,30 +89,15 @@ export const PARTS = {
   /** How they share the counts of rate limits, and the memory of plugins. */
   sharedCallers: { load: async () => ({ ...(await import("../gateway/plugin_memory.ts")), ...(await import("../store/shared_callers.ts")) }) },
   /** Conditions of routes. */
-  conditions: {
-    named: ["services[].routes[].match"],
-    load: () => import("../route/conditions.ts"),
-  },
+  conditions: { named: ["services[].routes[].match"], load: () => import("../route/conditions.ts") },
   /** Another path at the upstream. */
-  upstreamPath: {
-    named: ["services[].upstream_path", "services[].routes[].upstream_path"],
-    load: () => import("../route/upstream_path.ts"),
-  },
+  upstreamPath: { named: ["services[].upstream_path", "services[].routes[].upstream_path"], load: () => import("../route/upstream_path.ts") },
   retries: { named: ["services[].retries"], load: () => import("../upstream/retries.ts") },
   /** Node's parser of responses. */
   nodeParser: { named: ["services[].upstream_client=node"], load: () => import("../upstream/node_response_parser.ts") },
-  split: {
-    named: ["services[].split"],
-    load: () => import("../upstream/split.ts"),
-  },
-  sticky: {
-    named: ["services[].sticky"],
-    load: () => import("../upstream/sticky.ts"),
-  },
-  httpsRedirect: {
-    named: ["global.https_redirect"],
-    load: () => import("../gateway/https_redirect.ts"),
-  },
+  split: { named: ["services[].split"], load: () => import("../upstream/split.ts") },
+  sticky: { named: ["services[].sticky"], load: () => import("../upstream/sticky.ts") },
+  httpsRedirect: { named: ["global.https_redirect"], load: () => import("../gateway/https_redirect.ts") },
   /** Certificates of hosts, and the refusal of requests that came by the connection of another host. */
   misdirected: { named: ["global.certificates[]"], load: () => import("../gateway/host_certificates.ts") },
   /** What trusted proxies say about requests. */
@@ -124,15 +106,9 @@ export const PARTS = {
     load: async () => ({ ...(await import("../config/address_range.ts")), ...(await import("../server/trusted_proxies.ts")) }),
   },
   /** The fields of certificates and TLS. */
-  tls: {
-    named: ["global.certificates[]", "services[].tls"],
-    load: () => import("../config/tls_fields.ts"),
-  },
+  tls: { named: ["global.certificates[]", "services[].tls"], load: () => import("../config/tls_fields.ts") },
   /** The tests of a configuration, which `ON_DEMAND.tests` runs. */
-  tests: {
-    named: ["tests", "test_files"],
-    load: () => import("../config/read_tests.ts"),
-  },
+  tests: { named: ["tests", "test_files"], load: () => import("../config/read_tests.ts") },
   /** Positions, errors of texts and routes, the nearest names, what conceals secrets: of a configuration that may be refused, and of tests. */
   jsonText: {
     named: ["tests", "test_files"],
@@ -141,10 +117,7 @@ export const PARTS = {
   /** What `${` stands for. */
   references: { named: (document) => textsOf([document]).some((text) => text.includes("${")), load: () => import("../config/references.ts") },
   /** Rate counters in the memory of the program. */
-  counters: {
-    named: [...namedByKinds("rate_limit"), "global.counters", "global.plugin_modules[]"],
-    load: () => import("../store/memory.ts"),
-  },
+  counters: { named: [...namedByKinds("rate_limit"), "global.counters", "global.plugin_modules[]"], load: () => import("../store/memory.ts") },
   /** What all plugins need. */
   plugins: {
     named: KIND_PLACES.map((place) => place.replace(".name", "")),
@@ -196,6 +169,8 @@ export const PARTS = {
   },
   /** What a program that embeds a gateway calls, and ours never does. */
   embedding: { load: async () => ({ ...(await import("../embed/inject.ts")), ...(await import("../embed/mounted.ts")) }) },
+  /** What of a configuration this build does not have. */
+  lacking: { load: () => import("../gateway/lacking.ts") },
   /** What replaces the configuration in force; the first reload has it loaded, and a start whose configuration names files. */
   reloads: { load: () => import("../gateway/reloads.ts") },
   /** What a reload changes. */

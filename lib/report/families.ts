@@ -19,7 +19,7 @@ export function families(source: ReportSource): readonly Family[] {
   const { metrics, requests, configuration, runtime, spans, listener, listening: { https }, reports } = source;
   const { snapshot, lastReload, loadedAt, followers } = configuration;
   const counters = countersOf(source);
-  const limiters = [...runtime.limiterTables].filter(([key]) => snapshot.instances.has(key));
+  const limiters = [...(runtime.limits?.tables() ?? [])].filter(([key]) => snapshot.instances.has(key));
   const services = Array.from(metrics.services, ([service, { meter }]) => [["service", service], meter.retries] as const);
   const { upstreamSets } = runtime;
   const circuits = upstreamSets.map(({ service, circuit }) => [["service", service], circuit?.state ?? null] as const);

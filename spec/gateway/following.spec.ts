@@ -169,7 +169,7 @@ describe("workers", () => {
   it("share memory by name with the main thread, the same before and after a reload, also those that start later", async () => {
     const { main, workers } = await together({ config: config("one"), plugins: [telling()] });
     const memoryOf = (gateway: Gateway) => Gateway.partsOf(gateway).configuration.bundle.memory;
-    const lasting = Gateway.partsOf(main).runtime.lastingMemory("lasting", 8);
+    const lasting = Gateway.partsOf(main).runtime.lasting.memory("lasting", 8);
     expect(lasting).toBeInstanceOf(SharedArrayBuffer);
     const before = memoryOf(main);
     expect(before.size).toBeGreaterThan(1);

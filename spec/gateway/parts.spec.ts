@@ -103,17 +103,18 @@ describe("a gateway whose parts are loaded on demand", () => {
     await gateway.close(0);
   });
 
-  it("refuses a kind that was not loaded, at the place of its configuration, and reports other names as always", () => {
-    const issuesOf = (config: ConfigInput) => {
+  it("refuses a kind that was not loaded, at the place of its configuration, and reports other names as always", async () => {
+    const issuesOf = async (config: ConfigInput) => {
+      const modules = freshModules();
       try {
-        new Gateway({ config, modules: freshModules() });
+        await modules.withPositions(() => new Gateway({ config, modules }));
       } catch (error) {
         return (error as ConfigError).issues.map(({ at, message }) => `${at.join(".")}: ${message}`);
       }
       return [];
     };
-    expect(issuesOf(terminating)).toEqual([`services.0.plugins.0.config: the plugin kind "request_termination" ${NOT_LOADED}`]);
-    expect(issuesOf(withPlugins({ name: "request_terminatio" }))).toEqual([expect.stringContaining('did you mean "request_termination"?')]);
+    expect(await issuesOf(terminating)).toEqual([`services.0.plugins.0.config: the plugin kind "request_termination" ${NOT_LOADED}`]);
+    expect(await issuesOf(withPlugins({ name: "request_terminatio" }))).toEqual([expect.stringContaining('did you mean "request_termination"?')]);
   });
 
   it("loads what a reload needs, a value or a file, without a further call", async () => {

@@ -42,7 +42,7 @@ describe("RecentRequests", () => {
 
   it("keeps the last requests of each worker, 1000 in all, and the main thread lists those of all workers, of dead ones too", () => {
     const threads = threadsOf(2);
-    const created = (place: number) => new RecentRequests({ threads: threads(place), lastingMemory: threads(place).memory });
+    const created = (place: number) => new RecentRequests(threads(place));
     const [main, first, second] = [-1, 0, 1].map(created);
     first!.add("GET", "a.test", "/first");
     second!.add("GET", "a.test", "/second");

@@ -4,6 +4,7 @@ import { silentLog } from "../../lib/base/log.ts";
 import { withAllParts } from "../../lib/parts/all_parts.ts";
 import { Runtime } from "../../lib/gateway/runtime.ts";
 import { ANYWHERE } from "../support/anywhere.ts";
+import { HEALTH_BYTES } from "../../lib/upstream/health.ts";
 import { addFailures } from "../../lib/upstream/shared_health.ts";
 import { UpstreamTls } from "../../lib/upstream/tls.ts";
 import { manualClock } from "../support/clock.ts";
@@ -244,7 +245,7 @@ describe("the runtime of a program with workers", () => {
         const options = { ...OPTIONS, host, port };
         const peer = upstreamSet.peer("u", runtime.pool(service, options, 4, inUse));
         const health = { active: { healthyThreshold: 1, unhealthyThreshold: 1 }, passive: { maxFailures: 2, windowMs: 1000, ejectMs: 1000, statuses: [], slowStartMs: 0 } };
-        inUse.upstreamSets.set(service, { upstreamSet, members: [{ peer, weight: 1, health, memory: runtime.healthMemory(service, "u", options, inUse) }], breaker: null, checks: service === "checked" ? { settings, dials: new Map([[peer, ANYWHERE.egress.dialer({ host, port, why: "health" })]]) } : null });
+        inUse.upstreamSets.set(service, { upstreamSet, members: [{ peer, weight: 1, health, memory: runtime.memory(`health ${service}`, HEALTH_BYTES, inUse) }], breaker: null, checks: service === "checked" ? { settings, dials: new Map([[peer, ANYWHERE.egress.dialer({ host, port, why: "health" })]]) } : null });
       }
       runtime.adopt(inUse);
       runtime.activate();
@@ -268,7 +269,7 @@ describe("the runtime of a program with workers", () => {
     const members = [9, 10].map((port) => {
       const options = { ...OPTIONS, port };
       const peer = upstreamSet.peer(String(port), main.pool("s", options, 4, inUse));
-      const memory = main.healthMemory("s", String(port), options, inUse);
+      const memory = main.memory(`health ${port}`, HEALTH_BYTES, inUse);
       return { peer, weight: 1, memory, health: { active: null, passive: { maxFailures: 3, windowMs: 1000, ejectMs: 1000, statuses: [], slowStartMs: 0 } } };
     });
     inUse.upstreamSets.set("s", { upstreamSet, members, breaker: null, checks: null });
