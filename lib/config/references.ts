@@ -61,7 +61,7 @@ export function readText(node: NodeOf<"string">, at: Path, use: ReferenceUse, co
     if (problems.length > 0) return INVALID;
     return accept(text, (remedy) => {
       if (each.sources.substitute !== undefined) return INVALID;
-      return mismatch(schema, node, at, each, isReference ? "the value of the reference does not fit" : remedy);
+      return mismatch(schema, node, at, each, isReference ? `the value of the reference ${text === "" ? "is empty" : "does not fit"}` : remedy);
     });
   };
   return isReference ? readReferences(node, at, use, context, read) : read(context);

@@ -17,7 +17,7 @@ import type { DefaultCertificate } from "../server/certificates.ts";
 import type { Counters } from "../store/counters.ts";
 import type { Watch, WatchedRoute } from "./bundle.ts";
 import { urlsOf, whyOf } from "./plugin_destinations.ts";
-import { creating, type Place } from "./plugin_error.ts";
+import { creating, pluginPath, type Place } from "./plugin_error.ts";
 import type { InUse, Runtime } from "./runtime.ts";
 
 /** The parts of a gateway that a configuration is compiled with. */
@@ -107,7 +107,7 @@ const MAX_VERDICT_BYTES = 32 * 1024 * 1024;
 export function createLink({ name, id, config }: PluginInstance, nth: number, place: Place, context: PluginContext): PluginLink {
   const { runtime, plan, tracer, inUse, standIns } = context;
   const key = JSON.stringify([place.level, place.service, place.route, name, id ?? nth]);
-  const scope: Scope = { ...place, key, id: id ?? null };
+  const scope: Scope = { ...place, key, path: pluginPath(place, id ?? name), id: id ?? null };
   const kind = context.kinds.find((each) => each.name === name)!;
   const byWorkers = runtime.threads.count === 1 ? null : runtime.parts.part("sharedCallers");
   const counters: Counters = {

@@ -51,7 +51,7 @@ export const forwardAuth: Plugin<typeof schema> = {
     const copied = nameSet(config.responseHeaders);
     const replaced = headerReplacer(config.responseHeaders);
     const logPassed = sparseCount(tools.clock, (requests, error: string) => {
-      const fields = { plugin: tools.scope.key, host: url.host, requests, error };
+      const fields = { plugin: tools.scope.path, host: url.host, requests, error };
       tools.log.warn("forward_auth admits requests because its server cannot be asked", fields);
     });
     return (next) => async (given) => {

@@ -103,7 +103,7 @@ function queueFor(config: Config, { clock, log, scope, client }: Tools): Deliver
     whenFull: "lose oldest",
     isTransient: (status) => status >= 500 || status === 408 || status === 429,
     pausesMs: [500, 1_000, 2_000],
-    report: (lost, why) => log.warn("http_log has lost entries", { plugin: scope.key, host: hostOf(config.httpEndpoint), entries: lost, error: why }),
+    report: (lost, why) => log.warn("http_log has lost entries", { plugin: scope.path, host: hostOf(config.httpEndpoint), entries: lost, error: why }),
     quietMs: 10_000,
   });
 }

@@ -65,7 +65,7 @@ export const introspection: Plugin<typeof schema> = {
     const admit = admission(config);
     const refuse = tokenRefusals("introspection", tools.gatewayName, REFUSALS, config.scopes);
     const logPassed = sparseCount(tools.clock, (requests, error: string) => {
-      const fields = { plugin: tools.scope.key, host: new URL(config.url).host, requests, error };
+      const fields = { plugin: tools.scope.path, host: new URL(config.url).host, requests, error };
       tools.log.warn("introspection admits requests because its server cannot be asked", fields);
     });
     const assumed = tools.verifiedClaims === null ? null : { active: true, ...tools.verifiedClaims };

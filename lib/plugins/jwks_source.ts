@@ -74,7 +74,7 @@ export class JwksSource implements KeptState {
   /** Never rejects. */
   async #fetchKeys(signal: AbortSignal): Promise<void> {
     const { url, algorithms, clock, log, scope, client } = this.#options;
-    const named = { plugin: scope.key, host: hostOf(url) };
+    const named = { plugin: scope.path, host: hostOf(url) };
     try {
       const headers = ["Accept", "application/jwk-set+json, application/json"];
       const { status, body } = await client.ask({ url: new URL(url), headers, timeoutMs: TIMEOUT_MS, maxBytes: MAX_BYTES, signal });

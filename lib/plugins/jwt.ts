@@ -142,7 +142,7 @@ function keySource(config: Config, algorithms: readonly Algorithm[], tools: Tool
     const { clock, log, scope } = tools;
     const { protocol, hostname, host } = new URL(jwksUri);
     if (protocol === "http:" && !LOOPBACK.test(hostname)) {
-      log.warn("jwt fetches keys over plain HTTP: an attacker on the network can replace them", { plugin: scope.key, host });
+      log.warn("jwt fetches keys over plain HTTP: an attacker on the network can replace them", { plugin: scope.path, host });
     }
     const tls = clientTls(config.tls);
     const made = () => new JwksSource({ url: jwksUri, algorithms, clock, log, scope, client: tools.client({ maxConnections: 1, tls }) });

@@ -170,7 +170,7 @@ class Copies implements KeptState {
     this.#client = tools.client({ maxConnections: config.maxInFlight, tls: clientTls(config.tls) });
     this.#url = new URL(config.url);
     this.#basePath = this.#url.pathname.replace(/\/$/, "");
-    this.#failed = sparseCount(clock, (copies, error) => log.warn("mirror cannot deliver copies", { plugin: scope.key, host: this.#url.host, copies, error }));
+    this.#failed = sparseCount(clock, (copies, error) => log.warn("mirror cannot deliver copies", { plugin: scope.path, host: this.#url.host, copies, error }));
     // Each copy on its way listens.
     setMaxListeners(0, this.#cutting.signal);
   }

@@ -14,6 +14,8 @@ export interface Scope {
   readonly level: "global" | "service" | "route";
   /** Names the instance across reloads: level, service, route, and the plugin's id or its place among its kind. */
   readonly key: string;
+  /** Names it in logs, as warnings do: "services.shop.plugins.jwt". */
+  readonly path: string;
   /** `id` of the instance in the configuration, or null. */
   readonly id: string | null;
   readonly service: string | null;

@@ -133,7 +133,7 @@ function enforcing(windows: readonly Window[], id: string | null): Settle {
 
 /** Logs how many requests would have been refused, once a second; never the caller, whose name may be a credential. */
 function shadowing({ clock, log, scope }: Tools): Settle {
-  const refused = sparseCount(clock, (requests) => log.warn("rate_limit in shadow mode would have refused", { plugin: scope.key, requests }));
+  const refused = sparseCount(clock, (requests) => log.warn("rate_limit in shadow mode would have refused", { plugin: scope.path, requests }));
   return (next, exchange, decision) => {
     if (!decision.admitted) refused();
     return next(exchange);

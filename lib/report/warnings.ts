@@ -4,7 +4,7 @@
  */
 import type { UpstreamSetReport } from "../upstream/upstream_report.ts";
 import type { DisplayedConfig, DisplayedPlugin } from "../gateway/displayed_config.ts";
-import { describePlace } from "../gateway/plugin_error.ts";
+import { describePlace, pluginPath } from "../gateway/plugin_error.ts";
 import type { ConfigWarning, GatewayStatus, ShownCertificate, Warning } from "../gateway/status.ts";
 
 export interface WarningsSource extends Pick<GatewayStatus, "lastReload" | "digest" | "certificates" | "counters" | "workers" | "state" | "pluginFaults"> {
@@ -115,8 +115,7 @@ function* ofPlugins({ pluginFaults }: WarningsSource): Iterable<Warning> {
   for (const { plugin, id, service, route, count } of pluginFaults) {
     const times = count === 1 ? "a request" : `${count} requests`;
     const which = `Plugin ${plugin}${id === null ? "" : ` "${id}"`} of ${describePlace({ service, route })}`;
-    const place = service === null ? "global" : `services.${service}${route === null ? "" : `.routes.${route}`}`;
-    const path = `${place}.plugins.${id ?? plugin}`;
+    const path = pluginPath({ service, route }, id ?? plugin);
     yield warning("plugin_faults", `${which} was at fault for ${times} that got a 500.`, "See the log, which has each error.", { path, service, route });
   }
 }

@@ -74,7 +74,7 @@ function problemOf(text: string, parameters: Parameters, isLast: boolean): strin
   }
   if (/^\{\w+\*\}$/.test(text)) return `needs no "*" here: write "${text.replace("*", "")}"`;
   if (/[{}]/.test(text)) return 'mixes text and parameters: a parameter is a whole segment, like "{id}" (%7B and %7D are the braces themselves)';
-  if (/^(:\w+|\*+)$/.test(text)) return 'is no parameter: a parameter is written like "{id}" (%3A and %2A are the characters themselves)';
+  if (/^(:\w+|\*+|\$\d)$/.test(text)) return 'is no parameter: a parameter is written like "{id}" (%3A, %2A and %24 are the characters themselves)';
   if (text === "") return 'is an empty segment: write "/" once';
   if (/[?#]/.test(text)) return 'has a "?" or a "#": the query of the client is forwarded as it is, and none can be added';
   const normal = normalisePath(`/${text}`);

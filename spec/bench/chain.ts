@@ -73,7 +73,7 @@ function linkOf(kind: AnyPlugin | undefined, config: object): Link | undefined {
   const sources = { environment: {}, readFile: () => "", folder: "/" };
   const checked: unknown = kind.schema.check(nodeFrom(config), [], { issues: issues as never, sources });
   if (checked === INVALID) throw new Error(`${kind.name}: ${issues.map(({ message }) => message).join("; ")}`);
-  const scope = { level: "route", key: kind.name, id: null, service: "s", route: "r" } as const;
+  const scope = { level: "route", key: kind.name, path: kind.name, id: null, service: "s", route: "r" } as const;
   const tools = { clock: systemClock, log: silentLog, counters: memoryCounters(systemClock), gatewayName: "edge-gateway", scope };
   return { name: kind.name, scope, meter: { requests: 0, ms: 0 }, middleware: kind.create(checked, { ...tools, keep: (_name, _settings, make) => make(), shared: () => null, common: (_name, make) => make(), count: (name) => new SharedCount(ALONE, name), verdicts: new SharedMemory(1024 * 1024), client: () => new HttpClient({ ...ANYWHERE, clock: systemClock }), verifiedClaims: null, secretParameters: new Set(), verifyPassword, isTrial: false, tally: () => {} }) };
 }

@@ -5,7 +5,7 @@ import { nodeFrom } from "../../lib/config/json.ts";
 import { parseJson } from "../../lib/config/json_text.ts";
 import * as s from "../../lib/config/schema.ts";
 
-const sources = { references, suggest, environment: { SECRET: "hush", UPPER: "ABC" }, readFile: () => "", folder: "/" };
+const sources = { references, suggest, environment: { SECRET: "hush", UPPER: "ABC", NONE: "" }, readFile: () => "", folder: "/" };
 
 /** The value, or the issues as "path: message". */
 function check(schema: s.AnySchema, value: unknown): unknown {
@@ -71,6 +71,7 @@ describe("references", () => {
     const said = String(check(schema, "${env:UPPER}"));
     expect(said).toBe(': expected lower case, found "${env:UPPER}": the value of the reference does not fit');
     expect(String(check(schema, "ABC"))).toContain("write abc");
+    expect(String(check(s.string({ min: 1 }), "${env:NONE}"))).toBe(': expected a non-empty string, found "${env:NONE}": the value of the reference is empty');
   });
 
   it("references are one issue each when the variable is not set", () => {

@@ -115,7 +115,7 @@ describe("the plugin chain of a route", () => {
 });
 
 describe("the scope of a plugin instance", () => {
-  it("a plugin instance gets its level, service, route, id, and a separate key", async () => {
+  it("a plugin instance gets its level, service, route, id, the path that warnings name it by, and a separate key", async () => {
     const scopes: unknown[] = [];
     const spy = behavingWithScope(scopes);
     createGateway({
@@ -127,10 +127,10 @@ describe("the scope of a plugin instance", () => {
       plugins: [spy],
     });
     expect(scopes).toEqual([
-      { level: "global", service: null, route: null, id: null, key: expect.any(String) as string, gatewayName: "edge" },
-      { level: "service", service: "s", route: null, id: "s1", key: expect.any(String) as string, gatewayName: "edge" },
-      { level: "route", service: "s", route: "r", id: null, key: expect.any(String) as string, gatewayName: "edge" },
-      { level: "route", service: "s", route: "r", id: null, key: expect.any(String) as string, gatewayName: "edge" },
+      { level: "global", service: null, route: null, id: null, path: "global.plugins.spy", key: expect.any(String) as string, gatewayName: "edge" },
+      { level: "service", service: "s", route: null, id: "s1", path: "services.s.plugins.s1", key: expect.any(String) as string, gatewayName: "edge" },
+      { level: "route", service: "s", route: "r", id: null, path: "services.s.routes.r.plugins.spy", key: expect.any(String) as string, gatewayName: "edge" },
+      { level: "route", service: "s", route: "r", id: null, path: "services.s.routes.r.plugins.spy", key: expect.any(String) as string, gatewayName: "edge" },
     ]);
     expect(new Set(scopes.map((scope) => (scope as { key: string }).key)).size).toBe(4);
   });

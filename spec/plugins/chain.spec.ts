@@ -7,7 +7,7 @@ import { composeChain, type Link } from "../../lib/plugins/chain.ts";
 import { manualClock } from "../support/clock.ts";
 import { madeUpExchange, plainReply } from "../support/exercise.ts";
 
-const scope = { level: "global", key: "k", id: null, service: null, route: null } as const;
+const scope = { level: "global", key: "k", path: "k", id: null, service: null, route: null } as const;
 const meter = { requests: 0, ms: 0 };
 const chained = (middlewares: readonly Middleware[], innermost: Handler) =>
   composeChain(middlewares.map((middleware) => ({ name: "made_up", scope, meter, middleware })), innermost, manualClock(), () => {});

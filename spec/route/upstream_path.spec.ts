@@ -79,8 +79,9 @@ describe("an upstream_path is refused, with its place and what to write, where i
     ["has nothing but an empty segment", "//", undefined, ofService, '"" is an empty segment: write "/" once'],
     ["is of a route and has nothing but an empty segment", undefined, "//", ofRoute, '"" is an empty segment: write "/" once'],
     ["has a star", undefined, "/x/{rest*}", ofRoute, '"{rest*}" needs no "*" here: write "{rest}"'],
-    ["has a parameter of other gateways", undefined, "/x/:id", ofRoute, '":id" is no parameter: a parameter is written like "{id}" (%3A and %2A are the characters themselves)'],
-    ["has a star of other gateways", "/x/*", undefined, ofService, '"*" is no parameter: a parameter is written like "{id}" (%3A and %2A are the characters themselves)'],
+    ["has a parameter of other gateways", undefined, "/x/:id", ofRoute, '":id" is no parameter: a parameter is written like "{id}" (%3A, %2A and %24 are the characters themselves)'],
+    ["has a group of other gateways", undefined, "/x/$1", ofRoute, '"$1" is no parameter: a parameter is written like "{id}" (%3A, %2A and %24 are the characters themselves)'],
+    ["has a star of other gateways", "/x/*", undefined, ofService, '"*" is no parameter: a parameter is written like "{id}" (%3A, %2A and %24 are the characters themselves)'],
     ["mixes text and a parameter", undefined, "/u-{id}", ofRoute, '"u-{id}" mixes text and parameters: a parameter is a whole segment, like "{id}" (%7B and %7D are the braces themselves)'],
   ])("%s", (_what, prefix, template, at, message) => {
     const result = read("/s", "/{id}/{rest*}", prefix, template);

@@ -67,7 +67,7 @@ export function madeUpTools(parts: Partial<Omit<Tools, "scope">> & { readonly id
     isTrial: false,
     tally: () => {},
     gatewayName: "edge-gateway",
-    scope: { level: "route", key, id, service: "a", route: "b" },
+    scope: { level: "route", key, path: key, id, service: "a", route: "b" },
     log: { debug: at("debug"), info: at("info"), warn: at("warn"), error: at("error") },
     lines,
     ...rest,

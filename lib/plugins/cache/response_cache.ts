@@ -46,7 +46,7 @@ const schema = object(
         if (UNVARYING.test(place)) report("is evaluated by the cache itself", "vary_by", i);
         if (first < i) report(`is the same as vary_by[${first}]`, "vary_by", i);
       });
-      if (value.maxObjectBytes > value.maxBytes) report('must not be more than "max_bytes"', "max_object_bytes");
+      if (value.maxObjectBytes > value.maxBytes) report('must not be more than "max_bytes", and is 1048576 by default', "max_object_bytes");
     },
   },
 );

@@ -579,6 +579,7 @@ describe("configuration", () => {
     [{ max_bytes: 1000 }, /max_bytes: expected an integer/],
     [{ max_object_bytes: 0 }, /max_object_bytes: expected an integer/],
     [{ max_bytes: 100_000, max_object_bytes: 100_001 }, /max_object_bytes: must not be more than "max_bytes"/],
+    [{ max_bytes: 100_000 }, /max_object_bytes: must not be more than "max_bytes", and is 1048576 by default/],
     [{ default_ttl_s: -1 }, /default_ttl_s: expected an integer/],
     [{ default_ttl: 5 }, /did you mean "default_ttl_s"/],
   ])("response_cache reports %j as a configuration error", (config, message) => {
