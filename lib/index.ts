@@ -38,7 +38,7 @@ export type { Parts as PluginModules } from "./gateway/parts.ts";
 export { loadPluginModules } from "./parts/load.ts";
 export type { PluginKit, PluginModuleExport } from "./plugins/kit.ts";
 export type { AnyPlugin, KeptState, Plugin, Scope, Tools } from "./plugins/plugin.ts";
-export * as schema from "./config/schema.ts";
+export * as schema from "./config/whole_schema.ts";
 export type { Config } from "./config/model.ts";
 export type * from "./gateway/config_input.ts";
 export type { ConfigIssue } from "./config/source.ts";

@@ -6,7 +6,7 @@ import { charactersUpTo } from "../base/linear_pattern.ts";
 import { byHeader, byName, matches, NULL } from "./expected.ts";
 import { nodeAt, type Path } from "./json.ts";
 import { maskLiterals } from "./references.ts";
-import * as s from "./schema.ts";
+import * as s from "./whole_schema.ts";
 import { define, mismatch } from "./schema_core.ts";
 
 /** Each is a record, empty where nothing is configured; header names in the case in which they are written. */

@@ -4,7 +4,7 @@
 import { hostProblem, integer } from "./fields.ts";
 import type { PartFields } from "./part_fields.ts";
 import { maskLiterals } from "./references.ts";
-import * as s from "./schema.ts";
+import * as s from "./whole_schema.ts";
 import { CLIENT_TLS } from "./tls_fields.ts";
 
 /** The parts of `redis://user:password@host:6379/0`. */

@@ -3,7 +3,7 @@
  */
 import { FIELD_VALUE, TOKEN } from "../base/http_grammar.ts";
 import { examplePattern, linearPattern } from "../base/linear_pattern.ts";
-import * as s from "./schema.ts";
+import * as s from "./whole_schema.ts";
 import { define } from "./schema_core.ts";
 
 /** A pattern that has to match somewhere in the text; see `linearPattern`. */

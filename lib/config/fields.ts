@@ -30,6 +30,12 @@ export function milliseconds(min: number, fallback: number, describe: string) {
   return integer(min, DAY_MS, fallback, `${describe}, in milliseconds.`);
 }
 
+/** The defaults of `HEALTH`, which is loaded where a service has several upstreams or says something of their health. */
+export const NO_HEALTH = {
+  ...{ enabled: false, path: "/", interval_ms: 5000, timeout_ms: 2000, healthy_threshold: 2, unhealthy_threshold: 3, expect_status: "200-399" },
+  passive: { max_failures: 5, window_ms: 10_000, eject_ms: 10_000, statuses: [], slow_start_ms: 0 },
+};
+
 /** Names appear in logs, metrics and on the terminal. */
 export const NAME = s.string({
   references: "none",

@@ -1,8 +1,9 @@
 /**
  * The schema of `health`: health checks and ejection.
  */
-import { flag, integer, milliseconds } from "./fields.ts";
-import * as s from "./schema.ts";
+import { flag, integer, milliseconds, NO_HEALTH } from "./fields.ts";
+import type { PartFields } from "./part_fields.ts";
+import * as s from "./whole_schema.ts";
 
 const STATUS = s.integer({ min: 100, max: 599, describe: "An HTTP status." });
 /** Statuses below 400 are not failures. */
@@ -18,13 +19,15 @@ const STATUS_RANGE = s.string({
   },
 });
 
+const { passive: PASSIVE_DEFAULTS } = NO_HEALTH;
+
 const PASSIVE = s.object(
   {
-    max_failures: integer(0, 10_000, 5, "Failed requests within window_ms that eject an upstream; 0: none do."),
-    window_ms: milliseconds(1, 10_000, "Time within which they count"),
-    eject_ms: milliseconds(1, 10_000, "How long it gets no requests; doubles while it repeats, to ten times"),
-    statuses: s.withDefault(s.array(FAILURE_STATUS, { describe: "Statuses of responses that count as failures." }), []),
-    slow_start_ms: milliseconds(0, 0, "After its return: time from a tenth of its share to the whole; 0: at once"),
+    max_failures: integer(0, 10_000, PASSIVE_DEFAULTS.max_failures, "Failed requests within window_ms that eject an upstream; 0: none do."),
+    window_ms: milliseconds(1, PASSIVE_DEFAULTS.window_ms, "Time within which they count"),
+    eject_ms: milliseconds(1, PASSIVE_DEFAULTS.eject_ms, "How long it gets no requests; doubles while it repeats, to ten times"),
+    statuses: s.withDefault(s.array(FAILURE_STATUS, { describe: "Statuses of responses that count as failures." }), PASSIVE_DEFAULTS.statuses),
+    slow_start_ms: milliseconds(0, PASSIVE_DEFAULTS.slow_start_ms, "After its return: time from a tenth of its share to the whole; 0: at once"),
   },
   { describe: "Judges upstreams by their responses to client requests." },
 );
@@ -41,14 +44,16 @@ const EXPECTED = s.anyOf([STATUS_RANGE, STATUSES], { describe: "Statuses with wh
 
 export const HEALTH = s.object(
   {
-    enabled: flag("Whether upstreams are probed.", false),
-    path: s.withDefault(PROBE_PATH, "/"),
-    interval_ms: milliseconds(100, 5000, "Time from probe to probe"),
-    timeout_ms: milliseconds(1, 2000, "Longest wait for the head of the response, connecting included"),
-    healthy_threshold: integer(1, 1000, 2, "Probes in a row that have to pass for healthy."),
-    unhealthy_threshold: integer(1, 1000, 3, "Probes in a row that have to fail for unhealthy."),
-    expect_status: s.withDefault(EXPECTED, "200-399"),
+    enabled: flag("Whether upstreams are probed.", NO_HEALTH.enabled),
+    path: s.withDefault(PROBE_PATH, NO_HEALTH.path),
+    interval_ms: milliseconds(100, NO_HEALTH.interval_ms, "Time from probe to probe"),
+    timeout_ms: milliseconds(1, NO_HEALTH.timeout_ms, "Longest wait for the head of the response, connecting included"),
+    healthy_threshold: integer(1, 1000, NO_HEALTH.healthy_threshold, "Probes in a row that have to pass for healthy."),
+    unhealthy_threshold: integer(1, 1000, NO_HEALTH.unhealthy_threshold, "Probes in a row that have to fail for unhealthy."),
+    expect_status: s.withDefault(EXPECTED, NO_HEALTH.expect_status),
     passive: s.withDefault(PASSIVE, {}),
   },
   { describe: "Which upstreams are healthy enough to get requests." },
 );
+
+export const fields: PartFields = { schemas: { health: HEALTH } };

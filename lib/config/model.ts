@@ -7,13 +7,15 @@ import type { CIRCUIT_BREAKER } from "./circuit_breaker.ts";
 import type { CONDITIONS } from "./conditions.ts";
 import type { COUNTERS } from "./counters.ts";
 import { BASE_PATH, GATEWAY_NAME, HOST_PATTERN, hostProblem, METHOD, NAME, PATH } from "./fields.ts";
-import { choice, DAY_MS, flag, integer, milliseconds, share } from "./fields.ts";
+import { choice, DAY_MS, flag, integer, milliseconds, NO_HEALTH, share } from "./fields.ts";
 import type { HASH_BALANCE_FACTOR, HASH_ON } from "./hash_on.ts";
-import { HEALTH } from "./health.ts";
+import type { HEALTH } from "./health.ts";
 import type { HTTPS_REDIRECT } from "./https_redirect.ts";
 import type { JsonNode } from "./json.ts";
+import type { LOG_FILE, UNLOGGED_PATH } from "./log_fields.ts";
 import type { RETRIES } from "./retries.ts";
 import * as s from "./schema.ts";
+import { define } from "./schema_core.ts";
 import { fieldsOf, type PartFields } from "./part_fields.ts";
 import type { PLUGIN_MODULE } from "./plugin_modules.ts";
 import type { SPLIT } from "./split.ts";
@@ -65,6 +67,10 @@ export interface PartSchemas {
   /** An item of `certificates`. */
   readonly certificate: typeof CERTIFICATE;
   readonly tls: typeof UPSTREAM_TLS;
+  readonly health: typeof HEALTH;
+  readonly log_file: typeof LOG_FILE;
+  /** An item of `exclude`. */
+  readonly unlogged_path: typeof UNLOGGED_PATH;
   readonly circuit_breaker: typeof CIRCUIT_BREAKER;
   readonly retries: typeof RETRIES;
   readonly hash_on: typeof HASH_ON;
@@ -96,6 +102,7 @@ export function configSchema<P extends PluginInput = PluginInput>(kinds: readonl
 
 export const STRATEGIES = ["round_robin", "weighted", "least_connections", "random_two_choices", "ip_hash", "hash"] as const;
 
+type Field = ReturnType<typeof fieldsOf<PartSchemas>>;
 type Plugins<P extends PluginInput> = s.Schema<readonly PluginInstance[], readonly P[]>;
 
 function globalSchema<P extends PluginInput>(plugins: Plugins<P>, parts: readonly PartFields[]) {
@@ -106,7 +113,7 @@ function globalSchema<P extends PluginInput>(plugins: Plugins<P>, parts: readonl
       plugins: s.withDefault(plugins, []),
       plugin_modules: s.withDefault(s.array(field("plugin_module"), { describe: "Plugin kinds from files; a file is loaded only if its digest is right." }), []),
       trusted_proxies: s.withDefault(s.array(field("address_range"), { describe: "Proxies whose Forwarded values are trusted." }), []),
-      access_log: s.withDefault(ACCESS_LOG, {}),
+      access_log: s.withDefault(accessLogSchema(field), {}),
       server_timing: flag("Whether replies report the durations of a request in Server-Timing.", false),
       certificates: s.withDefault(s.array(field("certificate"), { describe: "Server certificates by host name (SNI), besides the default one." }), []),
       http1: choice(["wire", "node"], "What serves HTTP/1.1 to clients: the gateway's own codec, or Node's server."),
@@ -123,6 +130,19 @@ function globalSchema<P extends PluginInput>(plugins: Plugins<P>, parts: readonl
       describe: "Gateway-level settings.",
       refine: (global, report) => parts.forEach((part) => part.checkGlobal?.(global, report)),
     },
+  );
+}
+
+function accessLogSchema(field: Field) {
+  return s.object(
+    {
+      enabled: flag("Whether requests are logged.", true),
+      format: choice(["json", "combined"], "JSON, or Apache's combined log format."),
+      sample: share(0, 1, "Share of the requests that are logged; failures always are."),
+      exclude: s.withDefault(s.array(field("unlogged_path"), { describe: "Paths that are not logged: exact paths, or prefixes that end with *." }), []),
+      file: s.optional(field("log_file")),
+    },
+    { describe: "One line for each request." },
   );
 }
 
@@ -157,7 +177,7 @@ function serviceSchema<P extends PluginInput>(plugins: Plugins<P>, parts: readon
       timeouts: s.withDefault(TIMEOUTS, {}),
       upstream_client: choice(["wire", "node"], "What parses HTTP/1.1 responses of upstreams: the gateway's own strict parser, or Node's."),
       pool: s.withDefault(POOL, {}),
-      health: s.withDefault(HEALTH, {}),
+      health: s.withDefault(field("health", NO_HEALTH), {}),
       circuit_breaker: s.optional(field("circuit_breaker")),
       retries: s.optional(field("retries")),
       tls: s.optional(field("tls")),
@@ -179,16 +199,6 @@ export function configJsonSchema(kinds: readonly PluginKind[], parts: readonly P
 export function defaultRouteName(methods: readonly string[], path: string): string {
   return methods.length === 0 ? path : `${methods.join(",")} ${path}`;
 }
-
-const EXCLUDED_PATH = s.string({
-  references: "none",
-  hint: 'a path, or the beginning of one and "*"',
-  check(text) {
-    if (!text.startsWith("/")) return text === "*" ? 'to log nothing, set "enabled" to false' : `write "/${text}"`;
-    if (/[?#]/.test(text)) return "leave the query out: paths are compared without it";
-    return text.slice(0, -1).includes("*") ? '"*" can only stand at the end' : undefined;
-  },
-});
 
 const UPSTREAM = s.named(
   "Upstream",
@@ -213,17 +223,6 @@ const POOL = s.object({
   keepalive_idle_ms: milliseconds(1, 30_000, "How long an unused connection is kept"),
 });
 
-const ACCESS_LOG = s.object(
-  {
-    enabled: flag("Whether requests are logged.", true),
-    format: choice(["json", "combined"], "JSON, or Apache's combined log format."),
-    sample: share(0, 1, "Share of the requests that are logged; failures always are."),
-    exclude: s.withDefault(s.array(EXCLUDED_PATH, { describe: "Paths that are not logged: exact paths, or prefixes that end with *." }), []),
-    file: s.optional(s.filePath({ describe: "File to append to instead of standard output; reopened on SIGUSR1." })),
-  },
-  { describe: "One line for each request." },
-);
-
 /** Limits for one client, one message, and all of them together. 0 switches a limit off where 0 is allowed. */
 const LIMITS = s.object(
   {
@@ -243,14 +242,7 @@ const LIMITS = s.object(
   { describe: "Limits for clients." },
 );
 
-const ANYTHING: s.Schema<unknown> = {
-  expects: "a value",
-  describe: undefined,
-  kinds: ["object"],
-  check: () => undefined,
-  show: () => null,
-  jsonSchema: () => ({}),
-};
+const ANYTHING = define({ expects: "an object", kinds: ["object"], check: () => ({}), jsonSchema: () => ({ type: "object", additionalProperties: {} }) });
 
 /** An instance of any of the kinds: its `name` selects the schema of its `config`. */
 function pluginSchema<P extends PluginInput>(kinds: readonly PluginKind[]): s.Schema<PluginInstance, P> {
@@ -263,7 +255,7 @@ function pluginSchema<P extends PluginInput>(kinds: readonly PluginKind[]): s.Sc
       config: s.withDefault(config, {}),
     });
   const shapes = new Map(kinds.map((kind) => [kind.name, shape(kind.schema)]));
-  const unknown = shape(s.record(ANYTHING));
+  const unknown = shape(ANYTHING);
   const shapeOf = (node: JsonNode) => {
     const name = node.kind === "object" ? node.members.get("name")?.value : undefined;
     return (name?.kind === "string" ? shapes.get(name.value) : undefined) ?? unknown;

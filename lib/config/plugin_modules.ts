@@ -4,7 +4,7 @@
 import { hash } from "node:crypto";
 import { itemsOf, nodeAt, type Issue, type JsonNode } from "./json.ts";
 import type { PartFields } from "./part_fields.ts";
-import * as s from "./schema.ts";
+import * as s from "./whole_schema.ts";
 import { parsedFrom, sourcesFor, type ConfigSource, type ReadOptions } from "./source.ts";
 
 const MODULE_FILE = s.file({ describe: "An ES module with plugin kinds; relative to the configuration's folder." });

@@ -4,7 +4,7 @@
 import { integer, milliseconds, share } from "./fields.ts";
 import { FAILURE_STATUS } from "./health.ts";
 import type { PartFields } from "./part_fields.ts";
-import * as s from "./schema.ts";
+import * as s from "./whole_schema.ts";
 
 const RETRIED = s.array(s.anyOf([s.oneOf(["connect", "reset", "timeout"]), FAILURE_STATUS]), { min: 1, describe: "Failures that are retried." });
 

@@ -173,11 +173,6 @@ export function named<S extends AnySchema>(name: string, schema: S): S {
   };
 }
 
-/** Whether the node is valid by itself, with references unresolved. Without `references`, a text that has `${` is not. */
-export function accepts(schema: AnySchema, node: JsonNode, references?: ReferenceReader): boolean {
-  return schema.check(node, [], { issues: [], sources: { environment: {}, readFile: () => "", folder: "", references } }) !== INVALID;
-}
-
 /** Reports an issue at a node. */
 export function report(context: CheckContext, at: Path, node: JsonNode, message: string): Invalid {
   context.issues.push({ at, message, position: node.position });
@@ -194,6 +189,11 @@ export function conceal(node: JsonNode, at: Path, context: CheckContext, mask: (
   if (node.kind !== "string") return;
   const masked = mask(node.value);
   if (masked !== node.value) context.secrets?.push({ at, masked });
+}
+
+/** The name in code of a configured field. */
+export function camel(key: string): string {
+  return key.replace(/_([a-z0-9])/g, (_, letter: string) => letter.toUpperCase());
 }
 
 /** "1–3 characters", "at least 2 items" */

@@ -1,8 +1,8 @@
 /**
- * Schemas of values that contain other values: lists, objects with fixed fields, records, and choices between schemas.
+ * Schemas of values that contain other values: lists, and objects with fixed fields.
  */
-import { formatPath, nodeFrom, positionAt, type Issue, type Json, type JsonNode, type Path } from "./json.ts";
-import { accepts, countText, define, INVALID, mismatch, report } from "./schema_core.ts";
+import { formatPath, nodeFrom, positionAt, type Json, type JsonNode, type Path } from "./json.ts";
+import { camel, countText, define, INVALID, report } from "./schema_core.ts";
 import type { AnySchema, CheckContext, Described, Infer, InputOf, Invalid, JsonSchema, Schema } from "./schema_core.ts";
 
 export interface ArrayOptions extends Described {
@@ -185,60 +185,4 @@ function frozen(value: Json): Json {
   if (typeof value !== "object" || value === null) return value;
   for (const item of Object.values(value)) frozen(item);
   return Object.freeze(value);
-}
-
-function camel(key: string): string {
-  return key.replace(/_([a-z0-9])/g, (_, letter: string) => letter.toUpperCase());
-}
-
-/** An object with arbitrary keys, which are kept unchanged. */
-export function record<S extends AnySchema>(
-  value: S,
-  options: Described = {},
-): Schema<Readonly<Record<string, Infer<S>>>, Readonly<Record<string, InputOf<S>>>> {
-  return define({
-    expects: "an object",
-    describe: options.describe,
-    kinds: ["object"],
-    secret: value.secret === true,
-    check(node, at, context) {
-      const before = context.issues.length;
-      const entries = [...node.members].map(([key, member]) => [key, value.check(member.value, [...at, key], context)] as const);
-      // fromEntries defines properties: a key named __proto__ is data like any other.
-      if (context.issues.length > before || entries.some(([, value]) => value === INVALID)) return INVALID;
-      return Object.fromEntries(entries) as Record<string, Infer<S>>;
-    },
-    show: (node) => Object.fromEntries([...node.members].map(([key, member]) => [key, value.show(member.value)])),
-    jsonSchema: (definitions) => ({ type: "object", additionalProperties: value.jsonSchema(definitions) }),
-  });
-}
-
-/** The first of the schemas that accepts the node. If only one accepts nodes of this kind, its own errors are reported. */
-export function anyOf<const S extends readonly AnySchema[]>(
-  schemas: S,
-  options: Described = {},
-): Schema<Infer<S[number]>, InputOf<S[number]>> {
-  const likely = (node: JsonNode) => schemas.filter((schema) => schema.kinds.includes(node.kind));
-  const schema: Schema<Infer<S[number]>, InputOf<S[number]>> = define({
-    expects: schemas.map((each) => each.expects).join(" or "),
-    describe: options.describe,
-    kinds: [...new Set(schemas.flatMap((each) => each.kinds))],
-    secret: schemas.some((each) => each.secret === true),
-    check(node, at, context) {
-      const candidates = likely(node);
-      if (candidates.length === 1) return candidates[0]!.check(node, at, context);
-      let isOpen = false;
-      for (const candidate of candidates) {
-        const issues: Issue[] = [];
-        const value: Infer<S[number]> | Invalid = candidate.check(node, at, { ...context, issues });
-        if (value !== INVALID) return value;
-        isOpen ||= issues.length === 0;
-      }
-      // Without an issue nobody can tell, see `Placeholders`.
-      return isOpen ? INVALID : mismatch(schema, node, at, context);
-    },
-    show: (node) => (likely(node).find((candidate) => accepts(candidate, node)) ?? likely(node)[0]!).show(node),
-    jsonSchema: (definitions) => ({ anyOf: schemas.map((each) => each.jsonSchema(definitions)) }),
-  });
-  return schema;
 }

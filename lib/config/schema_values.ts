@@ -1,11 +1,9 @@
 /**
- * Schemas of single values: texts, files, numbers, true or false, and literals.
+ * Schemas of single values: texts, numbers, true or false, and literals.
  */
-import { resolve } from "node:path";
-import { isContent, whyUnreadable } from "../base/regular_file.ts";
 import type { Path } from "./json.ts";
-import { conceal, countText, define, INVALID, MASK, mismatch, report } from "./schema_core.ts";
-import type { AcceptText, Described, NamedFile, Schema, Suggest } from "./schema_core.ts";
+import { conceal, countText, define, MASK, mismatch, report } from "./schema_core.ts";
+import type { AcceptText, Described, Schema, Suggest } from "./schema_core.ts";
 
 export interface StringOptions extends Described {
   readonly min?: number;
@@ -67,59 +65,6 @@ export function string(options: StringOptions = {}): Schema<string, string> {
 function lengthText(min: number, max: number): string {
   if (max === Infinity && min <= 1) return min === 1 ? "a non-empty string" : "a string";
   return `a string of ${countText(min, max, "character")}`;
-}
-
-/** The path of a file that need not exist, relative to the configuration's folder; the output is absolute. */
-export function filePath(options: Described = {}): Schema<string, string> {
-  const path = pathText(options);
-  return {
-    ...path,
-    check(node, at, context) {
-      const given = path.check(node, at, context);
-      return given === INVALID ? INVALID : resolve(context.sources.folder, given);
-    },
-  };
-}
-
-function pathText({ describe }: Described): Schema<string, string> {
-  return string({ min: 1, hint: "the path of a file", describe, references: "value" });
-}
-
-export interface FileOptions extends Described {
-  /** Returns undefined if the content is valid, else an error text, which must not quote the content. */
-  readonly check?: (content: Buffer) => string | undefined;
-}
-
-/** The path of a file, relative to the configuration's folder. A file that cannot be read or has the wrong content is reported here. */
-export function file(options: FileOptions = {}): Schema<NamedFile, string> {
-  const path = pathText(options);
-  return {
-    ...path,
-    check(node, at, context) {
-      const given = path.check(node, at, context);
-      if (given === INVALID) return INVALID;
-      if (isContent(given)) {
-        return report(context, at, node, `expected ${path.expects}, found the content of a file: save it to a file and write its path here`);
-      }
-      const absolute = resolve(context.sources.folder, given);
-      const { placeholders } = context.sources;
-      if (node.kind === "string" && placeholders !== undefined && !placeholders.isKnown(node.value, at, context.root)) {
-        placeholders.unknown.push(at);
-        return INVALID;
-      }
-      try {
-        const content = Buffer.from(context.sources.readFile(absolute));
-        const wrong = options.check?.(content);
-        if (wrong !== undefined) return report(context, at, node, `${absolute}: ${wrong}`);
-        const named = { path: absolute, content };
-        context.files?.set(absolute, named);
-        return named;
-      } catch (error) {
-        const shown = node.kind === "string" && context.sources.references?.hasReference(node.value) ? node.value : absolute;
-        return report(context, at, node, `cannot read ${shown}: ${whyUnreadable(error)}`);
-      }
-    },
-  };
 }
 
 export interface RangeOptions extends Described {

@@ -5,7 +5,7 @@ import { isIP } from "node:net";
 import { byHeader, HEADER_VALUE, isMatches, MATCHES, NULL, SECRET, type Matches } from "./expected.ts";
 import { integer, METHOD, milliseconds, NAME } from "./fields.ts";
 import { nodeAt, type Json, type Path, type Position } from "./json.ts";
-import * as s from "./schema.ts";
+import * as s from "./whole_schema.ts";
 import { define } from "./schema_core.ts";
 
 /** All tests of a configuration together. */

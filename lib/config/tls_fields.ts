@@ -5,7 +5,7 @@ import { certificatesProblem, keyProblem, pairProblem } from "../base/pem.ts";
 import { flag, HOST_PATTERN, hostProblem } from "./fields.ts";
 import type { Path } from "./json.ts";
 import type { PartFields } from "./part_fields.ts";
-import * as s from "./schema.ts";
+import * as s from "./whole_schema.ts";
 
 export const CERTIFICATE = s.object(
   {

@@ -4,7 +4,11 @@
 import { accessSync, close, constants, openSync, statSync } from "node:fs";
 import { dirname } from "node:path";
 import { ignore, messageOf, missingPermission } from "../base/errors.ts";
+import { LOG_FILE } from "../config/log_fields.ts";
+import type { PartFields } from "../config/part_fields.ts";
 import { LineWriter } from "./line_writer.ts";
+
+export const fields: PartFields = { schemas: { log_file: LOG_FILE } };
 
 export class LogFile extends LineWriter {
   readonly #path: string;

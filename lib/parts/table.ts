@@ -49,10 +49,10 @@ function hasNames(document: JsonNode): boolean {
   return valuesAt(document, "services[].upstreams[].host").some(({ value }) => value.kind === "string" && isIP(value.value) === 0);
 }
 
-/** The only upstream of a service is used whatever it answers, unless it is checked. */
+/** The only upstream of a service is used whatever it answers, unless its service says something else. */
 function hasHealth(document: JsonNode): boolean {
   const upstreams = valuesAt(document, "services[].upstreams");
-  return valuesAt(document, "services[].health.enabled").length > 0 || upstreams.some(({ value }) => value.kind === "array" && value.items.length > 1);
+  return valuesAt(document, "services[].health").length > 0 || upstreams.some(({ value }) => value.kind === "array" && value.items.length > 1);
 }
 
 /**

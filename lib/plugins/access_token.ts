@@ -3,7 +3,7 @@
  */
 import type { ErrorCode } from "../base/errors.ts";
 import type { JwtClaims } from "../base/jwt.ts";
-import { anyOf, array, boolean, number, optional, record, string, type ObjectOut } from "../config/schema.ts";
+import { anyOf, array, boolean, number, optional, record, string, type ObjectOut } from "../config/whole_schema.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 import { quotedString, type HeaderList } from "../http/headers.ts";

@@ -4,7 +4,7 @@
 import { createPrivateKey, randomUUID } from "node:crypto";
 import type { Clock } from "../base/clock.ts";
 import { keyProblem } from "../base/pem.ts";
-import { file, optional, string, type ObjectOut } from "../config/schema.ts";
+import { file, optional, string, type ObjectOut } from "../config/whole_schema.ts";
 import type { HeaderList } from "../http/headers.ts";
 import { signedJwt, signingAlgorithm } from "./jwt_keys.ts";
 

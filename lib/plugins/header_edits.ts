@@ -2,7 +2,7 @@
  * Changes header lists as configured: remove, rename, set, add, in this order. For `request_headers` and `response_headers`.
  */
 import { TOKEN } from "../base/http_grammar.ts";
-import { anyOf, array, object, optional, record, string, type ObjectOut, type Path } from "../config/schema.ts";
+import { anyOf, array, object, optional, record, string, type ObjectOut, type Path } from "../config/whole_schema.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { isHopByHop, NameMap, nameSet, type HeaderList } from "../http/headers.ts";
 import { headerTemplate, type Template } from "./template.ts";

@@ -6,7 +6,7 @@
  */
 import { TOKEN } from "../base/http_grammar.ts";
 import { CLIENT_TLS } from "../config/tls_fields.ts";
-import { integer, object, oneOf, optional, record, string, withDefault } from "../config/schema.ts";
+import { integer, object, oneOf, optional, record, string, withDefault } from "../config/whole_schema.ts";
 import { DeliveryQueue } from "../client/delivery_queue.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { headerValue, type HeaderList } from "../http/headers.ts";

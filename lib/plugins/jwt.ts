@@ -6,7 +6,7 @@
  */
 import type { Clock } from "../base/clock.ts";
 import { isTime, splitJwt, type JwtClaims } from "../base/jwt.ts";
-import { anyOf, array, file, integer, object, oneOf, optional, string, withDefault } from "../config/schema.ts";
+import { anyOf, array, file, integer, object, oneOf, optional, string, withDefault } from "../config/whole_schema.ts";
 import { INVALID, report, type Infer, type Schema } from "../config/schema.ts";
 import { CLIENT_TLS } from "../config/tls_fields.ts";
 import type { Call, Exchange } from "../http/exchange.ts";

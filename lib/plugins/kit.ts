@@ -1,7 +1,7 @@
 /**
  * The functions for plugin authors as one value: a plugin module gets it as an argument, so that it need not import the package.
  */
-import * as schema from "../config/schema.ts";
+import * as schema from "../config/whole_schema.ts";
 import { hasHeader, headerValue, headerValues, withHeader, withoutHeader, type HeaderList } from "../http/headers.ts";
 import { discard, problem, problemReply } from "../http/reply.ts";
 import { readBody, readReply } from "../http/whole_body.ts";

@@ -2,7 +2,7 @@
  * The plugin kind `request_termination`: answers every request with the same reply, without an upstream.
  */
 import { TOKEN } from "../base/http_grammar.ts";
-import { integer, object, optional, record, string, withDefault } from "../config/schema.ts";
+import { integer, object, optional, record, string, withDefault } from "../config/whole_schema.ts";
 import { isHopByHop } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
 import { reportTwice } from "./header_edits.ts";

@@ -2,7 +2,7 @@
  * Reads an access token from the configured places: the header Authorization (RFC 6750 §2.1), a cookie or the query.
  */
 import { TOKEN_CHARACTERS } from "../base/http_grammar.ts";
-import { anyOf, array, string, withDefault } from "../config/schema.ts";
+import { anyOf, array, string, withDefault } from "../config/whole_schema.ts";
 import { cookieValues } from "../http/cookies.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { headerValues, type HeaderList } from "../http/headers.ts";

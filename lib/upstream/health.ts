@@ -9,6 +9,8 @@ import type { Clock, Timer } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import type { FailureReports } from "./shared_health.ts";
 
+export { fields } from "../config/health.ts";
+
 export interface HealthSettings {
   /** Null: no active checks. */
   readonly active: { readonly healthyThreshold: number; readonly unhealthyThreshold: number } | null;

@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { formatIssues } from "../../lib/config/load.ts";
 import { readConfigFile } from "../../lib/config/source.ts";
 import type { RouteDeclaration } from "../../lib/config/declarations.ts";
-import * as s from "../../lib/config/schema.ts";
+import * as s from "../../lib/config/whole_schema.ts";
 import { checkRoutes, loadConfig, type CheckedOptions } from "../support/schema.ts";
 
 const kinds = [{ name: "key_auth", schema: s.object({ key: s.string({ min: 1 }) }) }];

@@ -1,6 +1,10 @@
 import { describe, expect, it } from "vitest";
 import { CIRCUIT_BREAKER } from "../../lib/config/circuit_breaker.ts";
+import { NO_HEALTH } from "../../lib/config/fields.ts";
 import { HEALTH } from "../../lib/config/health.ts";
+import { nodeFrom } from "../../lib/config/json.ts";
+import type { PartSchemas } from "../../lib/config/model.ts";
+import { fieldsOf } from "../../lib/config/part_fields.ts";
 import { RETRIES } from "../../lib/config/retries.ts";
 import type { AnySchema } from "../../lib/config/schema.ts";
 import { checkSettings } from "../../lib/upstream/health_checks.ts";
@@ -42,6 +46,13 @@ it.each([
   [{ passiv: {} }, 'passiv: is not a known field; did you mean "passive"?'],
 ])("health %j is refused: %s", (input, issue) => {
   expect(issues(HEALTH, input)).toEqual([expect.stringContaining(issue)]);
+});
+
+it("health is the same with its part, and without it where a service says nothing of it", () => {
+  const health = fieldsOf<PartSchemas>([])("health", NO_HEALTH);
+  expect(checked(health, {})).toEqual(checked(HEALTH, {}));
+  expect(health.show(nodeFrom({}))).toEqual(HEALTH.show(nodeFrom({})));
+  expect(issues(health, { enabled: true })).toEqual([expect.stringContaining('the field "health" has not been loaded')]);
 });
 
 it("a circuit breaker has defaults for every field, and reports wrong values", () => {

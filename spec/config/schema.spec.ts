@@ -3,7 +3,7 @@ import * as references from "../../lib/config/references.ts";
 import { suggest } from "../../lib/base/suggest.ts";
 import { nodeFrom } from "../../lib/config/json.ts";
 import { parseJson } from "../../lib/config/json_text.ts";
-import * as s from "../../lib/config/schema.ts";
+import * as s from "../../lib/config/whole_schema.ts";
 
 const sources = { references, suggest, environment: { SECRET: "hush", UPPER: "ABC", NONE: "" }, readFile: () => "", folder: "/" };
 

@@ -7,7 +7,7 @@
 import * as references from "../../config/references.ts";
 import { CONDITIONS, type Conditions } from "../../config/conditions.ts";
 import { nodeFrom } from "../../config/json.ts";
-import { accepts } from "../../config/schema_core.ts";
+import { accepts } from "../../config/schema_further.ts";
 import { isObject } from "../../json_schema/values.ts";
 import { HOST, readTarget, type Draft, type Plugin, type Service, type Target } from "./draft.ts";
 import { balancing } from "./kong_balancing.ts";
