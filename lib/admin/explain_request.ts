@@ -3,6 +3,7 @@
  */
 import { isIP } from "node:net";
 import { problem, type Reply } from "../http/reply.ts";
+import { isObject } from "../json_schema/values.ts";
 import type { Question } from "../proof/explain.ts";
 import type { Inbound } from "../server/receive.ts";
 import { readJsonBody, type Unreadable } from "./json_body.ts";
@@ -24,7 +25,7 @@ async function readExplainRequest(inbound: Inbound): Promise<Question | Unreadab
   try {
     return explainRequestOf(JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(body)));
   } catch (error) {
-    return malformed(error instanceof SyntaxError ? `The body is not JSON: ${error.message}.` : "The body is not UTF-8.");
+    return { code: "bad_request", detail: error instanceof SyntaxError ? `The body is not JSON: ${error.message}.` : "The body is not UTF-8." };
   }
 }
 
@@ -51,14 +52,6 @@ function explainRequestOf(value: unknown): Question | Unreadable {
 }
 
 const MAX_NAMED = 3;
-
-function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
-
-function malformed(detail: string): Unreadable {
-  return { code: "bad_request", detail };
-}
 
 function invalid(details: readonly string[]): Unreadable {
   return { code: "request_invalid", detail: details.join(" ") };

@@ -27,4 +27,3 @@ export function createAdmin(options: AdminOptions): Admin {
   const endStreams = () => endpoints.endStreams();
   return { ...createOperatorServer({ clock, log, tls, serve: answer, endStreams, maxBodyBytes: 0, dualStack: true }), answer };
 }
-

@@ -11,7 +11,7 @@ import { nameServers } from "../base/egress_clients.ts";
 import { formatPath, type Json } from "../config/json.ts";
 import type { Settings } from "../config/settings.ts";
 import { SETTINGS } from "../config/settings_table.ts";
-import { areOfStart, type Environment, type Flags } from "../config/start_settings.ts";
+import { areOfStart, type Flags } from "../config/start_settings.ts";
 import { referencesIn } from "../config/references.ts";
 import { maskedConfig } from "../config/masked.ts";
 import { ConfigReader, type ReadConfig } from "../gateway/config_reader.ts";
@@ -41,17 +41,10 @@ export interface Audit {
   readonly secrets: readonly string[];
 }
 
-export interface Audited {
-  readonly audit: Audit;
-  readonly settings: Settings;
-  readonly parts: Parts;
-  readonly hasTests: boolean;
-  /** Those of `audit.reads` whose changes are noticed. */
-  readonly watched: readonly string[];
-}
+export type Audited = Awaited<ReturnType<typeof auditOf>>;
 
-/** `flags` are those of `run`. Throws a `Failure` or a `ConfigError`. */
-export async function auditOf(flags: Flags): Promise<Audited> {
+/** `flags` are those of `run`. `watched`: those of `audit.reads` whose changes are noticed. Throws a `Failure` or a `ConfigError`. */
+export async function auditOf(flags: Flags) {
   const bySettings: string[] = [];
   const readFile = (path: string) => {
     bySettings.push(resolve(path));
@@ -78,26 +71,22 @@ export async function auditOf(flags: Flags): Promise<Audited> {
   const signed = withSignatures([configPath, ...testFiles], configKeyPath);
   const watched = unique([...[...signed, ...tlsPaths(settings)].map((path) => resolve(path)), ...read.inputs.files.keys()]);
   const hasTests = tests.length > 0;
-  const named = namedByEnvironment(flags, process.env);
+  // What the flags and variables of a start name before its settings are known.
+  const named: Named = [...(areOfStart(flags, process.env) ? [] : (["settings"] as const)), ...(process.env.LISTEN_FDS ? (["sockets"] as const) : [])];
   const atStart = [...modulesOf(loadedAtStart(settings, named, modules, hasTests), areOfStart(flags) ? "plain" : "any"), ...own];
   const backendCa = settings.manager?.backendCaPath ?? null;
   const files = [...watched, ...bySettings, ...(backendCa === null ? [] : [resolve(backendCa)])];
-  return {
-    audit: {
-      modules: atStart,
-      lines: atStart.reduce((sum, { lines }) => sum + lines, 0),
-      on_request: onRequest(settings, modules, atStart),
-      reads: unique([...files, ...files.map(realPath), ...programFiles(settings), ...(names.length === 0 ? [] : NAME_FILES)]).sort(),
-      writes: config.global.accessLog.enabled && config.global.accessLog.file !== undefined ? [config.global.accessLog.file] : [],
-      listens,
-      dials: [...dials, ...(hasNameServers ? nameServers() : [])],
-      secrets: unique([...secretsOfSettings(settings, flags), ...secretsOf(read), ...keys.map((path) => `file:${path}`)]),
-    },
-    settings,
-    parts: modules,
-    hasTests,
-    watched,
+  const audit: Audit = {
+    modules: atStart,
+    lines: atStart.reduce((sum, { lines }) => sum + lines, 0),
+    on_request: onRequest(settings, modules, atStart),
+    reads: unique([...files, ...files.map(realPath), ...programFiles(settings), ...(names.length === 0 ? [] : NAME_FILES)]).sort(),
+    writes: config.global.accessLog.enabled && config.global.accessLog.file !== undefined ? [config.global.accessLog.file] : [],
+    listens,
+    dials: [...dials, ...(hasNameServers ? nameServers() : [])],
+    secrets: unique([...secretsOfSettings(settings, flags), ...secretsOf(read), ...keys.map((path) => `file:${path}`)]),
   };
+  return { audit, settings, parts: modules, hasTests, watched };
 }
 
 function onRequest(settings: Settings, parts: Parts, atStart: readonly AuditedModule[]): readonly AuditedModule[] {
@@ -193,9 +182,4 @@ function parsed(text: Buffer | string): Json {
 
 function unique(texts: readonly string[]): string[] {
   return [...new Set(texts)];
-}
-
-/** What the flags and variables of a start name before its settings are known. */
-function namedByEnvironment(flags: Flags, environment: Environment): Named {
-  return [...(areOfStart(flags, environment) ? [] : (["settings"] as const)), ...(environment.LISTEN_FDS ? (["sockets"] as const) : [])];
 }

@@ -7,7 +7,7 @@ import type { Clock } from "../base/clock.ts";
 import { requestBy } from "../base/egress_clients.ts";
 import { Fault } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
-import { endToEnd, headerValue, headerValues, nameSet, withoutHeaders, type HeaderList } from "../http/headers.ts";
+import { endToEnd, headerValue, headerValues, nameSet, withoutHeaders } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { readBody } from "../operator/operator_server.ts";
 import type { Inbound } from "../server/receive.ts";
@@ -72,7 +72,7 @@ export class AdminProxy implements AdminBackend {
   /** Rejects with a `Failure`. */
   #ask({ call, method, headers }: Inbound, path: string, body: Buffer): Promise<IncomingMessage> {
     const { url } = this.#backend;
-    const fields = ["Host", url.host, "Via", `1.1 ${this.#via}`, ...forwardedHeaders(headers)];
+    const fields = ["Host", url.host, "Via", `1.1 ${this.#via}`, ...withoutHeaders(endToEnd(scriptHeaders(headers)), REGENERATED)];
     if (body.length > 0 || !SAFE.has(method)) fields.push("Content-Length", String(body.length));
     const list = fields as unknown as OutgoingHttpHeaders; // Node also accepts a flat list
     const waitMs = method === "POST" ? REPLY_TO_POST_MS : REPLY_MS;
@@ -121,11 +121,7 @@ export class AdminProxy implements AdminBackend {
 
 const SAFE = new Set(["GET", "HEAD"]);
 
-/** Removes the headers of connection and framing, which are generated again. */
-function forwardedHeaders(headers: HeaderList): string[] {
-  return withoutHeaders(endToEnd(scriptHeaders(headers)), REGENERATED);
-}
-
+/** Headers of connection and framing. */
 const REGENERATED = nameSet(["host", "content-length", "expect", "trailer"]);
 
 /**

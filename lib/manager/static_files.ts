@@ -12,20 +12,6 @@ import type { Reply } from "../http/reply.ts";
 /** The reply for a normalised path ("/" is index.html), by If-None-Match and Accept-Encoding; null when there is no such file. */
 export type FindFile = (path: string, headers: HeaderList) => Reply | null;
 
-/** The reply with one content coding, created once. A strong validator belongs to one coding only (RFC 9110 §8.8.1). */
-interface Representation {
-  readonly tag: string;
-  readonly validators: HeaderList;
-  readonly headers: HeaderList;
-  readonly body: Buffer;
-}
-
-interface StaticFile {
-  readonly plain: Representation;
-  /** Null if compression saves nothing. */
-  readonly gzip: Representation | null;
-}
-
 const TYPES: { readonly [extension: string]: string | undefined } = {
   html: "text/html; charset=utf-8",
   js: "text/javascript; charset=utf-8",
@@ -42,7 +28,7 @@ export function readStaticFiles(folder: string = builtFolder()): FindFile {
   const all = createHash("sha256");
   for (const [name, content] of contents) all.update(`${name} ${content.length} `).update(content);
   const release = all.digest("base64url").slice(0, 16);
-  const files = new Map<string, StaticFile>();
+  const files = new Map<string, ReturnType<typeof createFile>>();
   for (const [name, content] of contents) {
     files.set(`/${name}`, createFile(content, typeOf(name)!, REVALIDATED));
     // Modules import each other from beside them, so one release of them never meets another.
@@ -86,7 +72,8 @@ function missing(folder: string): Error {
   return new Error(`the pages of the management UI have not been built: ${folder} has no index.html; run npm run build`);
 }
 
-function createFile(content: Buffer, type: string, caching: string): StaticFile {
+/** `gzip`: null if compression saves nothing. */
+function createFile(content: Buffer, type: string, caching: string) {
   const zipped = gzipSync(content, { level: 9 });
   const digest = createHash("sha256").update(content).digest("base64url").slice(0, 22);
   return {
@@ -95,7 +82,8 @@ function createFile(content: Buffer, type: string, caching: string): StaticFile 
   };
 }
 
-function representation(body: Buffer, tag: string, caching: string, type: HeaderList): Representation {
+/** The reply with one content coding. A strong validator belongs to one coding only (RFC 9110 §8.8.1). */
+function representation(body: Buffer, tag: string, caching: string, type: HeaderList) {
   const validators = ["ETag", tag, "Cache-Control", caching, "Vary", "Accept-Encoding"];
   return { tag, body, validators, headers: [...type, "Content-Length", String(body.length), ...validators] };
 }
@@ -105,7 +93,7 @@ const REVALIDATED = "no-cache";
 /** RFC 8246; for paths that name the content. */
 const IMMUTABLE = "max-age=31536000, immutable";
 
-function replyWith({ plain, gzip }: StaticFile, headers: HeaderList): Reply {
+function replyWith({ plain, gzip }: ReturnType<typeof createFile>, headers: HeaderList): Reply {
   const { tag, headers: own, validators, body } = gzip !== null && acceptsGzip(headers) ? gzip : plain;
   return hasTag(headers, tag) ? { status: 304, headers: validators, body: null } : { status: 200, headers: own, body };
 }

@@ -6,14 +6,7 @@ import { monitorEventLoopDelay, type IntervalHistogram } from "node:perf_hooks";
 import type { Clock } from "../base/clock.ts";
 import type { Family } from "./exposition.ts";
 
-export interface ProcessFigures {
-  /** `workers`: figures of the worker threads that serve; empty: this thread serves. */
-  families(workers: readonly ThreadFigures[]): readonly Family[];
-  /** Of this thread alone. */
-  thread(): ThreadFigures;
-  /** Stops measuring. */
-  close(): void;
-}
+export type ProcessFigures = ReturnType<typeof createProcessFigures>;
 
 /** What each thread of a process has of its own. */
 export interface ThreadFigures {
@@ -30,7 +23,7 @@ const RESOLUTION_MS = 20;
 const LEAST_WINDOW_MS = 10_000;
 
 /** Measures the event loop from the first scrape on. */
-export function createProcessFigures(clock: Clock): ProcessFigures {
+export function createProcessFigures(clock: Clock) {
   // Made at the first scrape: even while disabled, it counts as an active resource of the process.
   let delay: IntervalHistogram | null = null;
   let since: number | null = null;
@@ -55,7 +48,8 @@ export function createProcessFigures(clock: Clock): ProcessFigures {
   }
 
   return {
-    families(workers) {
+    /** `workers`: figures of the worker threads that serve; empty: this thread serves. */
+    families(workers: readonly ThreadFigures[]): readonly Family[] {
       const { user, system } = process.cpuUsage();
       const { rss, ...own } = memory();
       const files = openFiles();
@@ -76,11 +70,13 @@ export function createProcessFigures(clock: Clock): ProcessFigures {
         gauge("edge_gateway_event_loop_lag_max_seconds", "How late the event loop came round at worst.", worst(3)),
       ];
     },
-    thread() {
+    /** Of this thread alone. */
+    thread(): ThreadFigures {
       const { rss: _, ...own } = memory();
       return { ...own, lag: lag() };
     },
-    close() {
+    /** Stops measuring. */
+    close(): void {
       isClosed = true;
       delay?.disable();
     },

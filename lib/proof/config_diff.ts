@@ -79,7 +79,7 @@ function* changesOf(before: Part | null, after: Part | null, isInner = false): I
 
 /** Fields whose values differ; where both values are objects, the fields in them. */
 function differingFields(before: ShownPart, after: ShownPart): string[] {
-  const names = Object.keys({ ...before, ...after }).filter((name) => !isList(name) && !isDeepStrictEqual(before[name], after[name]));
+  const names = Object.keys({ ...before, ...after }).filter((name) => !LISTS.includes(name) && !isDeepStrictEqual(before[name], after[name]));
   return names.flatMap((name) => {
     const [was, is] = [before[name], after[name]];
     if (!isObject(was) || !isObject(is)) return [name];
@@ -92,11 +92,7 @@ function isObject(value: Json | undefined): value is ShownPart {
 }
 
 /** The fields with inner parts. */
-const LISTS = ["upstreams", "plugins", "routes", "services"] as const;
-
-function isList(field: string): boolean {
-  return (LISTS as readonly string[]).includes(field);
-}
+const LISTS: readonly string[] = ["upstreams", "plugins", "routes", "services"];
 
 /** By their names, which are unique. */
 function partsOf(part: Part | null): ReadonlyMap<string, Part> {
@@ -116,7 +112,7 @@ function partsOf(part: Part | null): ReadonlyMap<string, Part> {
 }
 
 /** "order of routes", if those that both have follow each other in another order. */
-function orderOf(list: (typeof LISTS)[number], before: ReadonlyMap<string, Part>, after: ReadonlyMap<string, Part>): string[] {
+function orderOf(list: string, before: ReadonlyMap<string, Part>, after: ReadonlyMap<string, Part>): string[] {
   const shared = (parts: typeof before, others: typeof before) => [...parts].flatMap(([name, { place }]) => (`${place.kind}s` === list && others.has(name) ? [name] : []));
   return isDeepStrictEqual(shared(before, after), shared(after, before)) ? [] : [`order of ${list}`];
 }

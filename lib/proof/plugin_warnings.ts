@@ -54,9 +54,9 @@ function* ofSettings(plugin: WrittenPlugin): Iterable<Draft> {
     yield { code: "guard_fails_open", message, remedy: 'Set "on_error" to "deny", or accept the warning if nothing behind the guard needs protection.' };
   }
   const [field, use] = REMOTES[kind.name] ?? [];
-  const url = field === undefined ? undefined : config[field];
-  if (typeof url === "string" && isPlainRemote(new URL(url))) {
-    const message = `${which(plugin)} ${use} over plain HTTP (${new URL(url).host}): anyone on the network between can read and change it.`;
+  const url = field === undefined || typeof config[field] !== "string" ? null : new URL(config[field]);
+  if (url?.protocol === "http:" && !isLoopback(url.hostname)) {
+    const message = `${which(plugin)} ${use} over plain HTTP (${url.host}): anyone on the network between can read and change it.`;
     yield { code: "plain_http_secret", message, remedy: "Use an https:// URL, or reach the server through a proxy on this machine." };
   }
 }
@@ -69,10 +69,6 @@ const REMOTES: Readonly<Record<string, readonly [field: string, use: string]>> =
   http_log: ["httpEndpoint", "sends its log"],
   mirror: ["url", "sends copies of requests, with credentials,"],
 };
-
-function isPlainRemote({ protocol, hostname }: URL): boolean {
-  return protocol === "http:" && !isLoopback(hostname);
-}
 
 /** Whether a host is this machine by its name. IPv6 addresses with brackets or without. */
 export function isLoopback(host: string): boolean {

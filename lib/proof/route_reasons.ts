@@ -34,15 +34,6 @@ export interface Place {
   readonly route: DisplayedRoute;
 }
 
-export interface ExplainedRoute {
-  /** The route of the request; null where there is none. */
-  readonly place: Place | null;
-  /** Sentences. */
-  readonly reasons: readonly string[];
-  /** The routes whose patterns match the path, the most specific first; then some that nearly match. At most 100. */
-  readonly candidates: readonly ExplainedCandidate[];
-}
-
 /** A route whose pattern matches the path. */
 type Match = Place & Pick<Candidate<RouteTarget>, "host" | "takes" | "match">;
 
@@ -52,10 +43,13 @@ const MAX_CANDIDATES = 100;
 /** Bounds the search for similar names: the work for each grows with the square of its length. */
 const MAX_COMPARED = 500;
 
-/** `found` is the answer of the route table. */
-export function explainRoute(found: Found<RouteTarget>, asked: Asked): ExplainedRoute {
+/**
+ * `found` is the answer of the route table. Gives the route of the request, or null, sentences, and at most 100 candidates: the routes whose
+ * patterns match the path, the most specific first; then some that nearly match.
+ */
+export function explainRoute(found: Found<RouteTarget>, asked: Asked) {
   const { table, authority, target: { path }, shown } = asked;
-  const places = placesByName(shown);
+  const places = new Map(shown.services.flatMap((service) => service.routes.map((route) => [keyOf(service.name, route.name), { service, route }] as const)));
   const placeOf = (target: RouteTarget) => places.get(keyOf(target.service.name, target.route.name))!;
   const matches = (host: string | null): Match[] => candidatesOf(table, host, path).map(({ target, ...others }) => ({ ...placeOf(target), ...others }));
   const fits = matches(authority);
@@ -86,10 +80,6 @@ interface Known {
   readonly winner: Match | null;
   /** The routes because of which the request is refused. */
   readonly deciding: readonly Place[];
-}
-
-function placesByName({ services }: DisplayedConfig): ReadonlyMap<string, Place> {
-  return new Map(services.flatMap((service) => service.routes.map((route) => [keyOf(service.name, route.name), { service, route }])));
 }
 
 /** Names have no control characters. */
