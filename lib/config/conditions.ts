@@ -60,7 +60,7 @@ export const CONDITIONS = s.object(
   },
 );
 
-/** Some headers are never seen by the conditions, see `isDropped` in `server/framing.ts` and `receiveParts` in `server/receive.ts`. */
+/** Some headers are never seen by the conditions, see `isDropped` in `server/framing.ts` and `receiveHead` in `server/receive.ts`. */
 function headerProblem(name: string, { root }: s.CheckContext): string | undefined {
   const lower = name.toLowerCase();
   const settingOf = (setting: string) => (root ? nodeAt(root, ["global", setting]) : undefined);

@@ -1,10 +1,10 @@
 /**
- * Keeps node from presenting a truncated HTTP/2 body as a whole one, in both directions.
+ * Streams of Node's HTTP/2 as the gateway needs them: a truncated body is never presented as a whole one, in both directions.
  */
-import type { ClientHttp2Stream, Http2Session, Http2Stream } from "node:http2";
+import http2, { type ClientHttp2Stream, type Http2Session, type Http2Stream } from "node:http2";
 import type { Socket } from "node:net";
 import { entry } from "../base/event_loop.ts";
-import { isClosed } from "./h2_reset.ts";
+import { ignore } from "../base/errors.ts";
 
 /**
  * Node ends a stream that was reset with NO_ERROR or CANCEL, or whose connection has closed, as if it were complete (probed with Node
@@ -51,4 +51,29 @@ const CLOSED_WHEN_READ: PropertyDescriptor & ThisType<ClientHttp2Stream> = {
 export function holdsOutputBack(session: Http2Session, socket: Socket): boolean {
   const { _handle: handle } = socket as { _handle?: { readonly writeQueueSize?: number } | null };
   return handle?.writeQueueSize === 0 && (session.state.outboundQueueSize ?? 0) > 0;
+}
+
+/**
+ * Resets a stream. Node's `close` ends the body before that, as if it were whole (END_STREAM, then RST_STREAM; probed with Node 20), and
+ * the peer would act on the half that it has.
+ */
+export function resetStream(stream: Http2Stream, code: number): void {
+  if (isClosed(stream) || stream.destroyed) return;
+  if (!stream.writableEnded) stream.end = () => stream;
+  stream.close(code);
+}
+
+/** Node would send NO_ERROR. `givenUp` is called if we destroy it, not if Node does because of the peer. */
+export function cancelWhenDestroyed(stream: Http2Stream, givenUp = ignore): void {
+  const { destroy } = stream;
+  stream.destroy = (error?: Error) => {
+    if (error === undefined && !isClosed(stream) && !stream.destroyed) givenUp();
+    resetStream(stream, http2.constants.NGHTTP2_CANCEL);
+    return destroy.call(stream, error);
+  };
+}
+
+/** Node's own `closed`. */
+export function isClosed(stream: Http2Stream): boolean {
+  return Reflect.get(Object.getPrototypeOf(stream) as object, "closed", stream) as boolean;
 }

@@ -183,26 +183,14 @@ export function withoutForwarding(list: HeaderList): HeaderList {
 const DASH = 0x2d;
 const FORWARDING_NAMES = nameSet(FORWARDING);
 
-/** `[["Name", "value"], …]`, as node wants trailers. */
-export function pairs(list: HeaderList): [string, string][] {
-  const result: [string, string][] = [];
-  for (let i = 0; i < list.length; i += 2) result.push([list[i]!, list[i + 1]!]);
-  return result;
-}
-
 /** A quoted-string (RFC 9110 §5.6.4), which is also a string of structured fields (RFC 9651 §3.3.3); other characters become "?". */
 export function quotedString(text: string): string {
   return `"${text.replace(/[^\x20-\x7e]/g, "?").replace(/["\\]/g, "\\$&")}"`;
 }
 
-/** A name as upstreams read it that take "_" for "-", as CGI has them do. */
-export function withDashes(name: string): string {
-  return name.includes("_") ? name.replaceAll("_", "-") : name;
-}
-
-/** The same in lower case. */
+/** A name in lower case as upstreams read it that take "_" for "-", as CGI has them do. */
 export function dashed(name: string): string {
-  return withDashes(name).toLowerCase();
+  return name.replaceAll("_", "-").toLowerCase();
 }
 
 /**

@@ -7,7 +7,7 @@ import { maskLiterals } from "../config/references.ts";
 import { INVALID, report, string, type Infer, type Schema } from "../config/schema.ts";
 import type { ClientTls } from "../client/client.ts";
 import type { Exchange } from "../http/exchange.ts";
-import { dashed, headerValue, headerValues, isHopByHop, nameSet, withDashes, type HeaderList } from "../http/headers.ts";
+import { dashed, headerValue, headerValues, isHopByHop, nameSet, type HeaderList } from "../http/headers.ts";
 
 /**
  * The text of an http:// or https:// URL, which may contain references. From `secretFrom` on it is masked when shown: services
@@ -85,7 +85,7 @@ export function headerReplacer(names: readonly string[]): (given: Exchange, adde
   return ({ headers }, added) => {
     const list: string[] = [];
     for (let i = 0; i < headers.length; i += 2) {
-      if (!own.has(withDashes(headers[i]!))) list.push(headers[i]!, headers[i + 1]!);
+      if (!own.has(headers[i]!.replaceAll("_", "-"))) list.push(headers[i]!, headers[i + 1]!);
     }
     list.push(...added);
     return { headers: list };

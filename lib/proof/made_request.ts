@@ -8,11 +8,11 @@ import { ignore } from "../base/errors.ts";
 import { FIELD_VALUE, TOKEN } from "../base/http_grammar.ts";
 import { checkNames, type Names } from "../base/option_names.ts";
 import type { ClientCertificate } from "../http/client_certificate.ts";
-import { hasHeader, headerValue, pairs, withoutHeader, type HeaderList } from "../http/headers.ts";
+import { hasHeader, headerValue, withoutHeader, type HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
 import { malformed, readFraming, type Framing, type Refusal } from "../server/framing.ts";
 import { receiveHead, type Inbound, type ReceiveOptions, type RequestHead } from "../server/receive.ts";
-import { replyHeaders } from "../server/reply_headers.ts";
+import { pairs, replyHeaders } from "../server/reply_headers.ts";
 
 /** A request, by the names that the tests of a configuration use. */
 export interface InjectRequest {

@@ -4,12 +4,12 @@
 import { hash } from "node:crypto";
 import { inKeyOrder, type Path } from "../config/json.ts";
 import type { PluginInstance, Route, Service, Upstream } from "../config/model.ts";
-import { pairs } from "../http/headers.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
 import type { SampleRequest } from "../route/sample_requests.ts";
 import type { RouteDestination } from "../route/upstream_overlaps.ts";
 import type { DisplayedConfig, DisplayedPlugin } from "../gateway/displayed_config.ts";
 import type { Loaded } from "../gateway/snapshot.ts";
+import { pairs } from "../server/reply_headers.ts";
 
 /** An enabled plugin instance. */
 export interface WrittenPlugin {

@@ -10,10 +10,10 @@ import type { IncomingHttpHeaders, ServerHttp2Stream } from "node:http2";
 import { detectTruncatedBody } from "../http/h2_streams.ts";
 import { boundBody, countReceived } from "../http/limited_body.ts";
 import { hasHeader, headerValue, headerValues, type HeaderList } from "../http/headers.ts";
-import { BAD_LENGTH, isDropped, isHost, malformed, NO_TUNNEL, PLAIN_LENGTH, UPGRADE_WITH_BODY, withoutDropped, type Refusal } from "./framing.ts";
+import { BAD_LENGTH, isDropped, isHost, malformed, NO_TUNNEL, PLAIN_LENGTH, UPGRADE_WITH_BODY, type Framing, type Refusal } from "./framing.ts";
 import { informStream } from "./h2_respond.ts";
 import type { Limits } from "./limits.ts";
-import { receiveParts, refuseSize, UNKNOWN_EXPECTATION, type ConnectionFacts, type Inbound, type ReceiveOptions } from "./receive.ts";
+import { receiveHead, type ConnectionFacts, type Inbound, type ReceiveOptions } from "./receive.ts";
 
 /** `block` is node's flat header list with the pseudo-headers first. */
 export function receiveStream(stream: ServerHttp2Stream, block: readonly string[], endOfStream: boolean, connection: ConnectionFacts, options: ReceiveOptions): Inbound {
@@ -32,43 +32,30 @@ export function receiveStream(stream: ServerHttp2Stream, block: readonly string[
   }
   if (cookies !== undefined) headers.push("cookie", cookies);
   const hosts = headerValues(headers, "host");
+  const expected = headerValues(headers, "expect");
   const upgrade = pseudo[":protocol"] === "websocket" ? "websocket" : null;
+  const hasBody = !endOfStream && upgrade === null;
   let trailers: HeaderList = [];
   if (!endOfStream) detectTruncatedBody(stream);
-  if (!endOfStream && upgrade === null) {
-    stream.once("trailers", (_fields: IncomingHttpHeaders, _flags: number, raw: readonly string[]) => {
-      trailers = withoutDropped(raw, options.underscores);
-    });
-  }
-  const { call, scheme, clientAddress, headers: kept } = receiveParts(headers, connection, options, informStream(stream));
-  const body = endOfStream || upgrade !== null ? null : boundBody(stream, headers, options.limits.maxBodyBytes);
-  // Bytes after an upgrade are counted by the tunnel.
-  if (upgrade === null) call.notes.received = 0;
-  if (body !== null) countReceived(body, call.notes);
-  // In the order of `receive.ts`, so that all requests have one hidden class.
-  return {
-    call,
-    scheme,
-    authority: pseudo[":authority"] ?? hosts[0] ?? "",
-    clientAddress,
-    // As in an HTTP/1.1 upgrade: routes and plugins know one kind of WebSocket.
-    method: upgrade === null ? pseudo[":method"] : "GET",
-    target: pseudo[":path"],
-    httpVersion: "2.0",
-    headers: kept,
-    body,
-    trailers: () => trailers,
+  if (hasBody) stream.once("trailers", (_fields: IncomingHttpHeaders, _flags: number, raw: readonly string[]) => (trailers = raw));
+  const refusal = refuseMethod(pseudo) ?? refuseConnect(pseudo, headers, endOfStream) ?? refuseTarget(pseudo) ?? refuseAuthority(pseudo, hosts) ?? refuseLength(headers);
+  const tooLarge = refuseList(listBytes, options.limits);
+  const framing: Framing = {
+    host: pseudo[":authority"] ?? hosts[0],
+    bodyLength: hasBody ? "chunked" : 0,
+    isPersistent: true,
+    expects: expected.length === 0 || tooLarge !== null ? "nothing" : expected.join().toLowerCase() === "100-continue" ? "continue" : "unknown",
     upgrade,
-    refusal:
-      refuseMethod(pseudo) ??
-      refuseConnect(pseudo, headers, endOfStream) ??
-      refuseTarget(pseudo) ??
-      refuseAuthority(pseudo, hosts) ??
-      refuseLength(headers) ??
-      refuseSize(pseudo[":path"], headers, options.limits) ??
-      refuseList(listBytes, options.limits) ??
-      refuseExpectation(headers),
+    dropsHeaders: false,
+    namesHeaders: false,
+    refusal,
   };
+  // As in an HTTP/1.1 upgrade: routes and plugins know one kind of WebSocket.
+  const head = { method: upgrade === null ? pseudo[":method"] : "GET", target: pseudo[":path"], httpVersion: "2.0", headers, framing };
+  const body = hasBody ? boundBody(stream, headers, options.limits.maxBodyBytes) : null;
+  const inbound = receiveHead(head, connection, body, hasBody ? () => trailers : null, options, informStream(stream));
+  if (body !== null) countReceived(body, inbound.call.notes);
+  return tooLarge === null || inbound.refusal !== null ? inbound : { ...inbound, refusal: tooLarge };
 }
 
 const COLON = 0x3a;
@@ -95,12 +82,6 @@ function refuseMethod({ ":method": method }: Pseudo): Refusal | null {
 function refuseList(bytes: number, { maxHeaderBytes }: Limits): Refusal | null {
   if (bytes <= maxHeaderBytes) return null;
   return { code: "headers_too_large", detail: `The header list of a request may have at most ${maxHeaderBytes} bytes, ${FIELD_BYTES} for each line included.` };
-}
-
-/** As in HTTP/1.1. */
-function refuseExpectation(headers: HeaderList): Refusal | null {
-  const expected = headerValues(headers, "expect");
-  return expected.length === 0 || expected.join().toLowerCase() === "100-continue" ? null : UNKNOWN_EXPECTATION;
 }
 
 /** As in HTTP/1.1: nghttp2 reads `010` as ten, another reader as eight. */

@@ -3,7 +3,7 @@
  */
 import http2, { type ServerHttp2Stream } from "node:http2";
 import type { Socket } from "node:net";
-import { cancelWhenDestroyed, resetStream } from "../http/h2_reset.ts";
+import { cancelWhenDestroyed, resetStream } from "../http/h2_streams.ts";
 import { headerValue } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { receiveStream } from "./h2_receive.ts";

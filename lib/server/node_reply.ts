@@ -8,12 +8,12 @@ import { entry } from "../base/event_loop.ts";
 import type { WriteBatch } from "../base/event_loop.ts";
 import { Delivery, type DeliveryOptions } from "../http/delivery.ts";
 import type { Call } from "../http/exchange.ts";
-import { pairs, withoutHeader, type HeaderList } from "../http/headers.ts";
+import { withoutHeader, type HeaderList } from "../http/headers.ts";
 import { LentBody } from "../http/lent_body.ts";
 import { discard, problem, type Reply } from "../http/reply.ts";
 import { breakOff, discardRest, endSoon, letFlow } from "./linger.ts";
 import { bodyToSend, framingOf, replyTrailers, sendableReply, statedLength } from "./client_reply.ts";
-import { ownBody, replyHeaders, withLength } from "./reply_headers.ts";
+import { ownBody, pairs, replyHeaders, withLength } from "./reply_headers.ts";
 
 export interface NodeRequest {
   readonly request: IncomingMessage;

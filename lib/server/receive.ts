@@ -50,7 +50,7 @@ export interface ConnectionFacts {
   readonly certificate: CertificateReader;
 }
 
-/** The head of an HTTP/1 request, whichever codec has read it. */
+/** The head of a request, whichever codec has read it. */
 export interface RequestHead {
   readonly method: string;
   /** The request target as it was sent. */
@@ -63,7 +63,7 @@ export interface RequestHead {
 /** Sends an informational response (RFC 9110 §15.2) on the request's connection. */
 export type Inform = (status: number, headers: HeaderList) => void;
 
-/** An HTTP/1 request, whichever codec has read it. `trailers` is called when the body has ended; null: there are none. */
+/** `trailers` is called when the body has ended; null: there are none. */
 export function receiveHead(
   head: RequestHead,
   connection: ConnectionFacts,
@@ -73,46 +73,35 @@ export function receiveHead(
   inform: Inform,
 ): Inbound {
   const { method, target, httpVersion, framing } = head;
-  const { underscores } = options;
+  const { underscores, proxies, clock, limits } = options;
   const kept = framing.dropsHeaders ? withoutDropped(head.headers, underscores) : head.headers;
-  const all = framing.namesHeaders ? withoutNamed(kept) : kept;
-  const { call, scheme, clientAddress, headers } = receiveParts(all, connection, options, inform);
+  const headers = framing.namesHeaders ? withoutNamed(kept) : kept;
+  const { certificate, tlsVersion } = connection;
+  const remoteAddress = plainAddress(connection.remoteAddress);
+  const by = proxies?.has(remoteAddress) === true ? proxies : null;
+  const id = by?.givenId(headers) ?? randomUUID();
+  const scheme = connection.encrypted ? "https" : "http";
+  const call = new Call({ id, remoteAddress, trustedRemote: by !== null, startedAt: clock.now(), inform, certificate, tlsVersion });
   // Bytes after an upgrade are counted by the tunnel.
   if (framing.upgrade === null) call.notes.received = 0;
   // Written out: spreading one object into another was 8 % of the cost of a small request.
   return {
     call,
-    scheme,
+    scheme: by === null ? scheme : by.givenScheme(headers, scheme),
     authority: framing.host ?? "",
-    clientAddress,
+    clientAddress: by === null ? remoteAddress : by.clientAddress(headers, remoteAddress),
     method,
     target,
     httpVersion,
-    headers,
+    headers: by === null ? withoutForwarding(headers) : headers,
     body,
     trailers: trailers === null ? noTrailers : () => withoutDropped(trailers(), underscores),
     upgrade: framing.upgrade,
-    refusal: framing.refusal ?? refuseSize(target, head.headers, options.limits) ?? (framing.expects === "unknown" ? UNKNOWN_EXPECTATION : null),
+    refusal: framing.refusal ?? refuseSize(target, head.headers, limits) ?? (framing.expects === "unknown" ? UNKNOWN_EXPECTATION : null),
   };
 }
 
 const noTrailers = () => NO_TRAILERS;
-
-/** The properties of requests in all protocols: an id, the client, and the headers without those that only a trusted proxy may send. */
-export function receiveParts(headers: HeaderList, connection: ConnectionFacts, options: ReceiveOptions, inform: Inform) {
-  const remoteAddress = plainAddress(connection.remoteAddress);
-  const { proxies } = options;
-  const by = proxies?.has(remoteAddress) === true ? proxies : null;
-  const { certificate, tlsVersion } = connection;
-  const scheme = connection.encrypted ? "https" : "http";
-  const id = by?.givenId(headers) ?? randomUUID();
-  return {
-    call: new Call({ id, remoteAddress, trustedRemote: by !== null, startedAt: options.clock.now(), inform, certificate, tlsVersion }),
-    scheme: by === null ? scheme : by.givenScheme(headers, scheme),
-    clientAddress: by === null ? remoteAddress : by.clientAddress(headers, remoteAddress),
-    headers: by === null ? withoutForwarding(headers) : headers,
-  };
-}
 
 /** 414, 431 or 413 for a head that is larger than the limits allow. */
 export function refuseSize(target: string, headers: HeaderList, { maxUriBytes, maxHeaders, maxBodyBytes }: Limits): Refusal | null {
@@ -125,7 +114,7 @@ export function refuseSize(target: string, headers: HeaderList, { maxUriBytes, m
 }
 
 /** For an `Expect` other than 100-continue. */
-export const UNKNOWN_EXPECTATION: Refusal = { code: "expectation_failed", detail: "The only expectation that can be met is 100-continue." };
+const UNKNOWN_EXPECTATION: Refusal = { code: "expectation_failed", detail: "The only expectation that can be met is 100-continue." };
 
 /** Also of a view of a TLS connection, as a session of HTTP/2 has one. */
 export function isEncrypted(socket: Socket): socket is TLSSocket {

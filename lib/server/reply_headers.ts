@@ -1,7 +1,7 @@
 /**
  * Headers and body of a reply as they are given to Node, which writes those of HTTP/2, and of HTTP/1 by its own codec.
  */
-import { headerValue, nameSet, withHeader, withoutHeader, withoutHeaders } from "../http/headers.ts";
+import { headerValue, nameSet, withHeader, withoutHeader, withoutHeaders, type HeaderList } from "../http/headers.ts";
 import { LentBody } from "../http/lent_body.ts";
 import type { Reply } from "../http/reply.ts";
 
@@ -22,6 +22,13 @@ export function ownBody(body: Reply["body"]): Reply["body"] {
 }
 
 const REPLACED = nameSet(["x-request-id", "transfer-encoding"]);
+
+/** `[["Name", "value"], …]`, as node wants trailers. */
+export function pairs(list: HeaderList): [string, string][] {
+  const result: [string, string][] = [];
+  for (let i = 0; i < list.length; i += 2) result.push([list[i]!, list[i + 1]!]);
+  return result;
+}
 
 /**
  * A body in memory has a known length, whatever its headers say: bytes beyond a stated length would be read as the next reply. Where there

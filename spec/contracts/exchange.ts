@@ -12,7 +12,7 @@ import { join } from "node:path";
 import { PassThrough } from "node:stream";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import type { ConfigInput } from "../../lib/config/model.ts";
-import { resetStream } from "../../lib/http/h2_reset.ts";
+import { resetStream } from "../../lib/http/h2_streams.ts";
 import { createGateway, type Gateway } from "../../lib/index.ts";
 import { CA, SERVER } from "../support/certs.ts";
 import { closedPort } from "../support/origin.ts";

@@ -3,7 +3,7 @@ import type { AddressInfo, Socket } from "node:net";
 import { PassThrough, Readable } from "node:stream";
 import { expect, it, onTestFinished } from "vitest";
 import { DeadlineTimer } from "../../lib/base/clock.ts";
-import { resetStream } from "../../lib/http/h2_reset.ts";
+import { resetStream } from "../../lib/http/h2_streams.ts";
 import type { Reply } from "../../lib/http/reply.ts";
 import { connectionOf } from "../../lib/server/client_certificate.ts";
 import { receiveStream } from "../../lib/server/h2_receive.ts";

@@ -1,6 +1,7 @@
 import { PassThrough, Readable } from "node:stream";
 import { describe, expect, it } from "vitest";
-import { headerValue, headerValues, pairs } from "../../../lib/http/headers.ts";
+import { headerValue, headerValues } from "../../../lib/http/headers.ts";
+import { pairs } from "../../../lib/server/reply_headers.ts";
 import { problem } from "../../../lib/http/reply.ts";
 import { turn } from "../../support/addresses.ts";
 import { random } from "../../support/random.ts";
