@@ -36,7 +36,7 @@ export const demo: RunCommand = async (given) => {
     const starting = start(settings, { config, accessLog: printRequests, reload: async () => reloadFrom((await starting).gateway, "admin", settings, log) }, log);
     const started = await starting;
     const stopped = untilStopped((signal) => drain(signal, started, settings, log), log);
-    process.stdout.write(tour(reachable(started.http[0]!), reachable(started.adminUrl!), started.managerUrl, password));
+    process.stdout.write(tour(reachable((started.http[0] ?? started.https[0])!), reachable(started.adminUrl!), started.managerUrl, password));
     return await stopped;
   } finally {
     for (const backend of backends) {
@@ -90,25 +90,25 @@ function demoConfig(ports: readonly number[]): ConfigInput {
 function tour(url: string, adminUrl: string, managerUrl: string | null, password: string): string {
   // -k: curl may not trust the server certificate.
   const ui = managerUrl === null ? "" : `# Management UI: log in as admin with the password ${password}\n${managerUrl}\n\n`;
-  const curl = adminUrl.startsWith("https:") ? "curl -k" : "curl";
+  const curl = [url, adminUrl].some((each) => each.startsWith("https:")) ? "curl -k" : "curl";
   return `edge-gateway ${version} demo, gateway on ${url}, admin on ${adminUrl} (admin / ${password})
 Paste these into another terminal:
 
 # Routing: base_path /shop is stripped, {id} matches one segment. Round robin: the two upstreams answer in turn
-curl -s ${url}/shop/items/42
-curl -s ${url}/shop/items/43
+${curl} -s ${url}/shop/items/42
+${curl} -s ${url}/shop/items/43
 
 # No such route: 404. Wrong method: 405
-curl -s ${url}/shop/nothing
-curl -s -X DELETE ${url}/shop/items/42
+${curl} -s ${url}/shop/nothing
+${curl} -s -X DELETE ${url}/shop/items/42
 
 # key_auth: 401 without the key, 200 with it
-curl -s -i ${url}/shop/orders
-curl -s '${url}/shop/orders?apiKey=${DEMO_KEY}'
-curl -s -H 'apiKey: ${DEMO_KEY}' ${url}/shop/orders
+${curl} -s -i ${url}/shop/orders
+${curl} -s '${url}/shop/orders?apiKey=${DEMO_KEY}'
+${curl} -s -H 'apiKey: ${DEMO_KEY}' ${url}/shop/orders
 
 # rate_limit, 3 a minute: the fourth is a 429
-for i in 1 2 3 4; do curl -s -o /dev/null -w '%{http_code}\\n' ${url}/shop/search; done
+for i in 1 2 3 4; do ${curl} -s -o /dev/null -w '%{http_code}\\n' ${url}/shop/search; done
 
 # Admin interface: reading takes the credentials; the configuration, which may show secrets, takes a login and its cookie
 ${curl} -s -u 'admin:${password}' ${adminUrl}/gateway/health

@@ -3,7 +3,8 @@ import { once } from "node:events";
 import net from "node:net";
 import http from "node:http";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { program } from "../support/process.ts";
+import { SERVER } from "../support/certs.ts";
+import { fileWith, program } from "../support/process.ts";
 
 interface Heard {
   readonly status: number;
@@ -81,6 +82,12 @@ describe("edge-gateway demo", () => {
     const statuses: number[] = [];
     for (let i = 0; i < 4; i++) statuses.push((await curl(/curl .*(?=; done)/.exec(loop)![0], jar)).status);
     expect(statuses).toEqual([200, 200, 200, 429]);
+  });
+
+  it("prints lines for HTTPS where there is no plain listener", async () => {
+    const [cert, key] = [fileWith(SERVER.cert, "cert.pem"), fileWith(SERVER.key, "key.pem")];
+    const demo = program(["demo", "--http-port", "off", "--https-port", "0", "--admin-port", "0", "--manager", "false", "--server-cert-path", cert, "--server-key-path", key]);
+    expect(await demo.says("Ctrl-C ends the demo.\n", "stdout")).toMatch(/^curl -k -s https:\/\/localhost:\d+\/shop\/items\/42$/m);
   });
 
   it("prints one line for each request to its gateway, with the status and the upstream or the error code", async () => {

@@ -283,7 +283,7 @@ export const HOST = /^(\*\.)?[^*:]+$/;
 const NOWHERE = { host: "127.0.0.1", port: 9 };
 const CLOSED = (): Plugin => ({ name: "request_termination", config: { status: 503, body: "This route is closed until its access control is configured." } });
 const LEFT_OUT =
-  "the route is not carried over: its requests get 503 (request_termination) until you replace it, or go to a less specific route that has its guards";
+  "the route is not carried over: its requests get 503 (request_termination) until you replace it, or go to another route that has its guards";
 const GUARDS: ReadonlySet<string> = new Set(builtinPlugins.filter(({ guards }) => guards === true).map(({ name }) => name));
 
 function joined(service: Service, route: Route): string {

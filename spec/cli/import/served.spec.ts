@@ -89,7 +89,7 @@ describe("a realistic file of Kong", () => {
   it("names what is closed first, and all that is not carried over", async () => {
     const { notes } = await fromKong(document("kong.json"));
     const [first, ...others] = notes;
-    expect(first).toBe('services[6].routes[1]: the route is not carried over: its requests get 503 (request_termination) until you replace it, or go to a less specific route that has its guards');
+    expect(first).toBe('services[6].routes[1]: the route is not carried over: its requests get 503 (request_termination) until you replace it, or go to another route that has its guards');
     expect(others.join("\n")).not.toContain("503");
     expect(others).toContain('services[6].routes[1].paths[0]: "~/admin/(?!internal).*/export$" is not carried over: it looks ahead or behind; write routes with placeholders such as /users/{id}');
   });
