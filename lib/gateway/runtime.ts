@@ -12,6 +12,7 @@ import type { KeptState } from "../plugins/plugin.ts";
 import type { SharedConnections } from "../server/shared_connections.ts";
 import type { MemoryCounters } from "../store/memory.ts";
 import type { RedisCounters } from "../store/redis.ts";
+import type { WorkerCounters } from "../store/shared_callers.ts";
 import type { Breaker, BreakerSettings } from "../upstream/breaker.ts";
 import { UpstreamSet, type UpstreamSetOptions, type Member, type Connections, type Peer } from "../upstream/upstream_set.ts";
 import { Pool, ReadBuffer } from "../upstream/pool.ts";
@@ -84,7 +85,7 @@ export class Runtime {
   /** See `UpstreamSetOptions`. */
   readonly #changes: Int32Array;
   /** Rate counters in the memory of this program; null: there is no limiter yet. */
-  limits: MemoryCounters | null = null;
+  limits: (MemoryCounters & Partial<Pick<WorkerCounters, "adopt" | "repair">>) | null = null;
   #inUse: InUse | null = null;
   #isActive = false;
 
@@ -143,8 +144,9 @@ export class Runtime {
 
   /** See `limits`. */
   get counters(): MemoryCounters {
-    const share = () => (this.threads.count === 1 ? null : this.parts.part("sharedCallers").sharedTables(this.threads));
-    return (this.limits ??= this.parts.part("counters").memoryCounters(this.clock, undefined, share()));
+    const { clock, threads, parts } = this;
+    const shared = () => parts.part("sharedCallers").workerCounters(clock, threads);
+    return (this.limits ??= threads.count === 1 ? parts.part("counters").memoryCounters(clock) : shared());
   }
 
   /** The state that a plugin instance keeps under `key`: the existing one if it has the same settings, or a new one. */
@@ -179,7 +181,7 @@ export class Runtime {
     for (const each of this.#common.values()) if (each instanceof SharedCount) each.clear(place);
     this.connections?.clear(place);
     this.shared?.shared.forget(place);
-    this.limits?.repair(id);
+    this.limits?.repair?.(id);
   }
 
   /** Closes the state that was created for a snapshot that does not come into force. */
@@ -201,7 +203,7 @@ export class Runtime {
     for (const [service, { upstreamSet }] of before?.upstreamSets ?? []) if (!inUse.upstreamSets.has(service)) upstreamSet.close();
     for (const { upstreamSet, members, breaker } of inUse.upstreamSets.values()) upstreamSet.adopt(members, breaker);
     this.#start();
-    this.limits?.adopt(inUse.memory);
+    this.limits?.adopt?.(inUse.memory);
     this.limits?.retire(inUse.limiters);
     void closeKept(before, inUse);
   }

@@ -57,27 +57,17 @@ export class Run {
   /** The part being checked; named in each violation that is added. */
   part = "";
   readonly work: Work;
+  readonly violations: Violation[] = [];
   readonly #most: number;
-  readonly #violations: Violation[] | null;
-  #found = 0;
 
-  /** `most`: violations after which the run ends. "count": violations are only counted. */
-  constructor(most: number, work: Work, what: "list" | "count" = "list") {
+  /** `most`: violations after which the run ends. */
+  constructor(most: number, work: Work) {
     this.#most = most;
     this.work = work;
-    this.#violations = what === "list" ? [] : null;
-  }
-
-  get violations(): readonly Violation[] {
-    return this.#violations ?? [];
   }
 
   get isFull(): boolean {
-    return this.#found >= this.#most;
-  }
-
-  spend(steps: number): void {
-    this.work.spend(steps);
+    return this.violations.length >= this.#most;
   }
 
   /** Spends steps for looking at a value: more for long texts and arrays. */
@@ -93,13 +83,12 @@ export class Run {
 
   add(at: string, message: string): void {
     if (this.isFull) return;
-    this.#found++;
-    this.#violations?.push({ in: this.part, at: at.length > MAX_POINTER ? `${at.slice(0, MAX_POINTER)}…` : at, message });
+    this.violations.push({ in: this.part, at: at.length > MAX_POINTER ? `${at.slice(0, MAX_POINTER)}…` : at, message });
   }
 
   /** Whether the value matches; its violations are not reported. */
   fits(check: Check, value: unknown): boolean | Promise<boolean> {
-    const attempt = new Run(1, this.work, "count");
+    const attempt = new Run(1, this.work);
     const done = check(value, "", attempt);
     return done === undefined ? !attempt.isFull : done.then(() => !attempt.isFull);
   }

@@ -119,7 +119,7 @@ export function isMultipleOf(step: number): (value: number, run: Run) => boolean
       const digitsOfValue = Math.round(value * scale);
       return digitsOfValue / scale === value && digitsOfValue % Number(stepDigits) === 0;
     }
-    run.spend(50);
+    run.work.spend(50);
     const [digits, exponent] = decimal(value);
     const least = Math.min(exponent, stepExponent);
     return (digits * 10n ** BigInt(exponent - least)) % (stepDigits * 10n ** BigInt(stepExponent - least)) === 0n;

@@ -72,13 +72,12 @@ export const httpLog: Plugin<typeof schema> = {
         observe(exchange, null);
         throw error;
       };
-      let reply;
       try {
-        reply = next(exchange);
+        const reply = next(exchange);
+        return reply instanceof Promise ? reply.then(seen, failed) : seen(reply);
       } catch (error) {
         return failed(error);
       }
-      return reply instanceof Promise ? reply.then(seen, failed) : seen(reply);
     };
   },
 };

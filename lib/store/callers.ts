@@ -133,11 +133,20 @@ export class Callers {
     return used;
   }
 
-  /** Adds a cell to the marks of a window. */
-  extend(window: number): void {
-    const cell = this.#take();
-    this.words[this.words[window + END]! + NEXT] = cell;
-    this.words[window + END] = cell;
+  /** Counts admissions by the newest mark of a window, or by a new one where that counts a whole batch. Returns the number of the mark. */
+  count(window: number, time: number, amount: number): number {
+    const used = this.numbers[window / 2 + USED]!;
+    const mark = Math.floor(used / this.numbers[window / 2 + BATCH]!);
+    const place = (this.words[window + BEGIN]! + mark) % MARKS_OF_CELL;
+    if (place === 0 && mark > 0 && mark * this.numbers[window / 2 + BATCH]! === used) {
+      const cell = this.#take();
+      this.words[this.words[window + END]! + NEXT] = cell;
+      this.words[window + END] = cell;
+    }
+    // The time before the count: a thread that dies in between has refused, not admitted, a request too many.
+    this.numbers[this.words[window + END]! / 2 + MARKS + place] = time;
+    this.numbers[window / 2 + USED] = used + amount;
+    return mark;
   }
 
   /**
@@ -223,18 +232,11 @@ export class Callers {
       this.words[window + BEGIN] = 0;
       this.numbers[window / 2 + USED] = 0;
       this.numbers[window / 2 + BATCH] = batches[w]!;
-      if (histories.length > 0) this.#fill(window, merged(windows[w]!.limit, histories));
+      const { times, used, batch } = merged(windows[w]!.limit, histories);
+      times.forEach((time, i) => this.count(window, time, Math.min(batch, used - i * batch)));
       next = window;
     }
     return next;
-  }
-
-  #fill(window: number, { times, used }: History): void {
-    for (let i = 0; i < times.length; i++) {
-      if (i > 0 && i % MARKS_OF_CELL === 0) this.extend(window);
-      this.numbers[this.words[window + END]! / 2 + MARKS + (i % MARKS_OF_CELL)] = times[i]!;
-    }
-    this.numbers[window / 2 + USED] = used;
   }
 
   /** What a caller has used of the window of this name, if anything. */

@@ -6,7 +6,7 @@
  * batch - 1 < limit / 64 requests too many, and never admits one too many. For limits up to 64 the count is exact.
  */
 import { hash } from "node:crypto";
-import type { Window } from "./counters.ts";
+import type { LimiterOptions, Window } from "./counters.ts";
 
 /** Most marks of a window: limits up to this one are counted exactly. */
 const MAX_MARKS = 64;
@@ -58,10 +58,11 @@ export function cellsOf(windows: readonly Window[]): number {
 
 export type Plan = ReturnType<typeof planOf>;
 
-/** Windows, and values derived from them. */
-export function planOf(windows: readonly Window[]) {
+/** What a limiter decides by, and values derived from that. */
+export function planOf({ windows, maxCallers }: LimiterOptions) {
   return {
     windows,
+    maxCallers,
     /** Their hashes. */
     names: windows.map(({ name }) => hash("sha256", name, "buffer").readInt32LE()),
     /** Admissions per mark, by window. */

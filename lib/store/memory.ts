@@ -4,38 +4,34 @@
 import { hash, randomInt } from "node:crypto";
 import { LONGEST_TIMER_MS, type Clock, type Timer } from "../base/clock.ts";
 import { Callers } from "./callers.ts";
-import { BATCH, BEGIN, END, FIRST, LAST, LIFE, MARKS, NAME, NEXT, OVERFLOW, SHARED, SIZE, USED, WINDOWS } from "./cells.ts";
+import { BATCH, BEGIN, FIRST, LAST, LIFE, MARKS, NAME, NEXT, OVERFLOW, SHARED, SIZE, USED, WINDOWS } from "./cells.ts";
 import type { Decision, GiveMemory, Limiter, LimiterOptions } from "./counters.ts";
-import { MARKS_OF_CELL, planOf, type Plan } from "./marks.ts";
+import { planOf, type Plan } from "./marks.ts";
 
 export type MemoryCounters = ReturnType<typeof memoryCounters>;
 
-/** Makes the table of a limiter, whose `known` table it may be, in memory that threads share. */
-export type ShareTable = (known: CallerTable | undefined, name: string, options: LimiterOptions, memory: GiveMemory, secret: Secret) => CallerTable;
+/** Makes the table of a limiter, or returns the known one. */
+export type TableOf = (known: CallerTable | undefined, key: string, options: LimiterOptions, memory: GiveMemory | undefined) => CallerTable;
 
-/** Without `share` only this thread has the callers. */
-export function memoryCounters(clock: Clock, secret: Secret = [randomInt(2 ** 32) | 0, randomInt(2 ** 32) | 0], share: ShareTable | null = null) {
+/** Without `tableOf` only this thread has the callers. */
+export function memoryCounters(clock: Clock, secret = randomSecret(), tableOf: TableOf = (known) => known ?? callerTable(secret)) {
   const all = new Map<string, CallerTable>();
   let timer: Timer | null = null;
   return {
+    all: all as ReadonlyMap<string, CallerTable>,
     /** Limiters of one key share its callers, whatever their windows. */
     limiter(key: string, options: LimiterOptions, memory?: GiveMemory): MemoryLimiter {
-      const known = all.get(key);
-      const table = share === null || memory === undefined ? (known ?? new CallerTable(secret)) : share(known, nameOf(key), options, memory, secret);
+      const table = tableOf(all.get(key), key, options, memory);
       all.set(key, table);
       return new MemoryLimiter(clock, table, options);
-    },
-    /** A configuration comes into force with this memory: what was too small for it is replaced. */
-    adopt(memory: ReadonlyMap<string, ArrayBufferLike>): void {
-      for (const [key, table] of all) table.adopt(memory.get(nameOf(key)));
     },
     /** Forgets limiters that no configuration has once their windows have run out: now, and again whenever those of another one may have. */
     retire(keysInUse: ReadonlySet<string>): void {
       const now = clock.now();
       let next = Infinity;
-      for (const [key, table] of all) {
+      for (const [key, { shards }] of all) {
         if (keysInUse.has(key)) continue;
-        const rest = Math.max(...table.shards.map((callers) => callers.restMs(now)));
+        const rest = Math.max(...shards.map((callers) => callers.restMs(now)));
         if (rest <= 0) all.delete(key);
         else next = Math.min(next, rest);
       }
@@ -45,20 +41,12 @@ export function memoryCounters(clock: Clock, secret: Secret = [randomInt(2 ** 32
     close(): void {
       timer?.cancel();
     },
-    /** Frees the locks of a thread that has ended, and repairs what it was about to change. */
-    repair(dead: number): void {
-      for (const table of all.values()) table.repair(dead);
-    },
     /** The callers of each limiter, by its key, and how many decisions were made for callers without a place of their own. */
     *tables() {
-      const shared = (callers: readonly Callers[]) => callers.reduce((sum, { numbers }) => sum + numbers[SHARED]!, 0);
+      const shared = (shards: readonly Callers[]) => shards.reduce((sum, { numbers }) => sum + numbers[SHARED]!, 0);
       for (const [key, { size, shards }] of all) yield [key, { callers: size, shared: shared(shards) }] as const;
     },
   };
-}
-
-function nameOf(key: string): string {
-  return `rate limit ${key}`;
 }
 
 /** How many callers a full limiter checks to forget one. If nine in ten could not be forgotten, it would still find one in most cases. */
@@ -70,15 +58,13 @@ export class MemoryLimiter implements Limiter {
   readonly #clock: Clock;
   readonly #table: CallerTable;
   readonly #plan: Plan;
-  readonly #maxCallers: number;
   readonly #decision: { admitted: boolean; remaining: number[]; resetMs: number[]; retryMs: number };
 
-  constructor(clock: Clock, table: CallerTable, { windows, maxCallers }: LimiterOptions) {
+  constructor(clock: Clock, table: CallerTable, options: LimiterOptions) {
     this.#clock = clock;
     this.#table = table;
-    this.#plan = planOf(windows);
-    this.#maxCallers = maxCallers;
-    const zeros = () => windows.map(() => 0);
+    this.#plan = planOf(options);
+    const zeros = () => options.windows.map(() => 0);
     this.#decision = { admitted: true, remaining: zeros(), resetMs: zeros(), retryMs: 0 };
   }
 
@@ -92,7 +78,7 @@ export class MemoryLimiter implements Limiter {
       let caller = callers.find();
       this.#look(callers, caller, now);
       if (this.#decision.admitted) {
-        if (caller === OVERFLOW && (this.#table.size < this.#maxCallers || this.#evict(callers, now))) caller = callers.add(this.#plan);
+        if (caller === OVERFLOW && (this.#table.size < this.#plan.maxCallers || this.#evict(callers, now))) caller = callers.add(this.#plan);
         this.#record(callers, caller, now);
         if (caller !== OVERFLOW) callers.touch(caller);
       }
@@ -166,69 +152,48 @@ export class MemoryLimiter implements Limiter {
 
   /** Counts one admission in every window of a caller, and the decision with it. */
   #record(callers: Callers, caller: number, now: number): void {
-    const { windows, batches, life } = this.#plan;
+    const { windows, life } = this.#plan;
     const decision = this.#decision;
     callers.words[caller + LIFE] = life;
     callers.numbers[caller / 2 + LAST] = now;
     let window = callers.words[caller + WINDOWS]!;
     for (let w = 0; w < windows.length; w++) {
-      const used = callers.numbers[window / 2 + USED]!;
-      const mark = Math.floor(used / batches[w]!);
-      const place = (callers.words[window + BEGIN]! + mark) % MARKS_OF_CELL;
-      if (place === 0 && mark > 0 && mark * batches[w]! === used) callers.extend(window);
-      // The time before the count: a thread that dies in between has refused, not admitted, a request too many.
-      callers.numbers[callers.words[window + END]! / 2 + MARKS + place] = now;
-      callers.numbers[window / 2 + USED] = used + 1;
-      decision.remaining[w]!--;
       // Untouched before, or its only mark was moved to now: the oldest mark is this one.
-      if (mark === 0) decision.resetMs[w] = windows[w]!.ms;
+      if (callers.count(window, now, 1) === 0) decision.resetMs[w] = windows[w]!.ms;
+      decision.remaining[w]!--;
       window = callers.words[window + NEXT]!;
     }
   }
 }
 
 /** The callers of one limiter. */
-export class CallerTable {
-  readonly #secret: Secret;
-  /** Independent tables, each of which has some of the callers; a power of two. */
-  protected readonly list: Callers[];
-  /** Of the name of the last search. */
-  protected readonly hash = new Int32Array(2);
-
-  constructor(secret: Secret, list = [new Callers()]) {
-    this.#secret = secret;
-    this.list = list;
-  }
-
-  get shards(): readonly Callers[] {
-    return this.list;
-  }
-
+export interface CallerTable {
+  /** Independent tables, each of which has some of the callers. */
+  readonly shards: readonly Callers[];
   /** Callers that are remembered. */
-  get size(): number {
-    let size = 0;
-    for (const { words } of this.shards) size += words[SIZE]!;
-    return size;
-  }
-
+  readonly size: number;
   /** Begins a turn in the shard of a caller, which ends it. */
-  enter(name: string): Callers {
-    hashName(name, this.#secret, this.hash);
-    return this.enterShard(this.hash[1]! & (this.list.length - 1));
-  }
+  enter(name: string): Callers;
+}
 
-  protected enterShard(shard: number): Callers {
-    this.list[shard]!.enter(this.hash);
-    return this.list[shard]!;
-  }
-
-  /** For `SharedTable`: the memory of this name is in force; a thread is dead. */
-  adopt(_memory: ArrayBufferLike | undefined): void {}
-  repair(_dead: number): void {}
+/** A table of one shard. */
+export function callerTable(secret: Secret): CallerTable {
+  const callers = new Callers();
+  const hashed = new Int32Array(2);
+  const enter = (name: string) => {
+    hashName(name, secret, hashed);
+    callers.enter(hashed);
+    return callers;
+  };
+  return { shards: [callers], enter, get size() { return callers.words[SIZE]! } };
 }
 
 /** Two numbers of 32 bits. A client that knew them could choose colliding names, to slow look-ups or to use up another caller's limit. */
 export type Secret = readonly [number, number];
+
+export function randomSecret(): Secret {
+  return [randomInt(2 ** 32) | 0, randomInt(2 ** 32) | 0];
+}
 
 /** Longer names go through SHA-256 first: a header of 16 kB would take too long here. */
 const LONGEST = 64;

@@ -3,12 +3,13 @@
  * between any two of its writes; `repair` then makes a shard whole again.
  */
 import { acquire, isLockedBy, release } from "../base/lock.ts";
+import type { Clock } from "../base/clock.ts";
 import type { Threads } from "../base/threads.ts";
 import { bytesOfCaller, Callers } from "./callers.ts";
 import { BATCH, BEGIN, BUCKETS, CELL, CHAIN, END, FIRST, FREE, FREED, LAST, MARKS, NEWER, NEXT, OVERFLOW, RESERVED, SIZE, TAKEN, USED, WINDOWS } from "./cells.ts";
 import type { Window } from "./counters.ts";
 import { MARKS_OF_CELL, type Plan } from "./marks.ts";
-import { CallerTable, type Secret, type ShareTable } from "./memory.ts";
+import { hashName, memoryCounters, randomSecret, type CallerTable, type Secret } from "./memory.ts";
 
 /** The word of a shard with its lock. */
 const LOCK = 11;
@@ -27,24 +28,44 @@ const SHARDS_OF_THREAD = 8;
 /** There is memory for at least so many. It takes no room before it is used. */
 const FEWEST_CALLERS = 1_000;
 
-export function sharedTables(threads: Pick<Threads, "id" | "count"> & { readonly place?: number }): ShareTable {
+/** Counters in memory that all threads share: their limiters are given it. */
+export function workerCounters(clock: Clock, threads: Pick<Threads, "id" | "count"> & { readonly place?: number }, secret = randomSecret()) {
   const isMain = (threads.place ?? -1) < 0;
   /** Where the memory is too small for these options, larger memory takes its place in `adopt`. */
-  return (table, name, { windows, maxCallers, callers = maxCallers }, memory, secret) => {
+  const counters = memoryCounters(clock, secret, (table, key, { windows, maxCallers, callers = maxCallers }, memory) => {
+    const name = nameOf(key);
     const known = table as SharedTable | undefined;
     const shards = known?.shards.length ?? Math.min(2 ** Math.ceil(Math.log2(SHARDS_OF_THREAD * threads.count)), 2 ** Math.floor(Math.log2(Math.max(1, maxCallers / FEWEST_OF_SHARD))));
     const bytes = shards * bytesOfCallers(Math.ceil(Math.max(Math.min(callers, maxCallers), FEWEST_CALLERS) / shards), windows);
     const isTooSmall = known !== undefined && known.memory.byteLength < bytes;
-    const shared = memory(name, bytes, isTooSmall ? null : known?.memory);
+    const shared = memory!(name, bytes, isTooSmall ? null : known?.memory);
     const tableIn = (buffer: ArrayBufferLike) => SharedTable.in(buffer, { secret, shards, owner: threads.id, isMain });
     const words = new Int32Array(shared);
     if (isMain) words[FOLLOWS] = isTooSmall || known?.isSettled === false ? 1 : 0;
-    const before = words[FOLLOWS] === 1 ? memory(`${name}, before`, 0, known?.former) : shared;
+    const before = words[FOLLOWS] === 1 ? memory!(`${name}, before`, 0, known?.former) : shared;
     // Where another thread has forgotten the limiter and made it again, its memory is another one.
     const now = known?.memory === before || known?.memory === shared ? known : tableIn(before);
     now.prepared = now.memory === shared ? null : tableIn(shared);
     return now;
+  });
+  const all = counters.all as ReadonlyMap<string, SharedTable>;
+  return {
+    ...counters,
+    /** A configuration comes into force with this memory: what was too small for it is replaced. */
+    adopt(memory: ReadonlyMap<string, ArrayBufferLike>): void {
+      for (const [key, table] of all) table.adopt(memory.get(nameOf(key)));
+    },
+    /** Frees the locks of a thread that has ended, and repairs what it was about to change. */
+    repair(dead: number): void {
+      for (const table of all.values()) table.repair(dead);
+    },
   };
+}
+
+export type WorkerCounters = ReturnType<typeof workerCounters>;
+
+function nameOf(key: string): string {
+  return `rate limit ${key}`;
 }
 
 /** Memory for so many callers, in bytes. */
@@ -52,8 +73,12 @@ function bytesOfCallers(count: number, windows: readonly Window[]): number {
   return 4 * RESERVED + (count + SPARE_CALLERS) * bytesOfCaller(windows);
 }
 
-export class SharedTable extends CallerTable {
-  protected declare readonly list: SharedCallers[];
+export class SharedTable implements CallerTable {
+  /** A power of two. */
+  readonly #list: SharedCallers[];
+  readonly #secret: Secret;
+  /** Of the name of the last search. */
+  readonly #hash = new Int32Array(2);
   /** In force, or about to be: every shard moves to it. */
   memory: ArrayBufferLike;
   /** Larger memory of a configuration that is not in force yet. */
@@ -64,8 +89,9 @@ export class SharedTable extends CallerTable {
   readonly #isMain: boolean;
 
   private constructor(memory: ArrayBufferLike, secret: Secret, list: SharedCallers[], isMain: boolean) {
-    super(secret, list);
     this.memory = memory;
+    this.#secret = secret;
+    this.#list = list;
     this.#isMain = isMain;
   }
 
@@ -78,9 +104,29 @@ export class SharedTable extends CallerTable {
     return new SharedTable(memory, [words[SECRET]!, words[SECRET + 1]!], list, isMain);
   }
 
-  override get shards(): readonly SharedCallers[] {
-    for (let i = 0; i < this.#successors.length; i++) if (this.list[i]!.words[MOVED] === 1) this.list[i] = this.#successors[i]!;
-    return this.list;
+  get shards(): readonly SharedCallers[] {
+    for (let i = 0; i < this.#successors.length; i++) if (this.#list[i]!.words[MOVED] === 1) this.#list[i] = this.#successors[i]!;
+    return this.#list;
+  }
+
+  get size(): number {
+    let size = 0;
+    for (const { words } of this.shards) size += words[SIZE]!;
+    return size;
+  }
+
+  enter(name: string): SharedCallers {
+    hashName(name, this.#secret, this.#hash);
+    const shard = this.#hash[1]! & (this.#list.length - 1);
+    const callers = this.#list[shard]!;
+    callers.enter(this.#hash);
+    if (callers.words[MOVED] === 0) return callers;
+    // Another thread already serves under the next configuration, which this one has prepared.
+    callers.leave();
+    const { prepared } = this;
+    const successor = prepared === null ? this.#successors[shard]! : prepared.#list[shard]!;
+    successor.enter(this.#hash);
+    return (this.#list[shard] = successor);
   }
 
   /** Whether all shards are in the memory in force. */
@@ -94,28 +140,19 @@ export class SharedTable extends CallerTable {
   }
 
   /** The prepared memory takes the place of the former. A worker moves all shards; the main thread learns of it. */
-  override adopt(inForce: ArrayBufferLike | undefined): void {
+  adopt(inForce: ArrayBufferLike | undefined): void {
     if (this.prepared === null || this.prepared.memory !== inForce) return;
     const { memory, shards } = this.prepared;
     this.prepared = null;
     // What was replaced before has moved by now: every worker moves all before it prepares another configuration.
-    this.#successors.forEach((callers, i) => (this.list[i] = callers));
+    this.#successors.forEach((callers, i) => (this.#list[i] = callers));
     this.#successors = shards;
     this.memory = memory;
-    if (!this.#isMain) for (const [i, callers] of this.list.entries()) callers.moveTo(shards[i]!);
+    if (!this.#isMain) for (const [i, callers] of this.#list.entries()) callers.moveTo(shards[i]!);
   }
 
-  override repair(dead: number): void {
+  repair(dead: number): void {
     for (const callers of [...this.shards, ...this.#successors]) callers.repair(dead);
-  }
-
-  protected override enterShard(shard: number): Callers {
-    const callers = super.enterShard(shard);
-    if (callers.words[MOVED] === 0) return callers;
-    // Another thread already serves under the next configuration, which this one has prepared.
-    callers.leave();
-    this.list[shard] = this.prepared?.list[shard] ?? this.#successors[shard]!;
-    return super.enterShard(shard);
   }
 }
 

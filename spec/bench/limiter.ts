@@ -73,8 +73,8 @@ function inOwnProcess(): Promise<Figures> {
 }
 
 async function measure(): Promise<Figures> {
-  const { CallerTable, memoryCounters, MemoryLimiter } = await builtModule<typeof import("../../lib/store/memory.ts")>("store/memory");
-  const { sharedTables } = await builtModule<typeof import("../../lib/store/shared_callers.ts")>("store/shared_callers");
+  const { callerTable, memoryCounters, MemoryLimiter } = await builtModule<typeof import("../../lib/store/memory.ts")>("store/memory");
+  const { workerCounters } = await builtModule<typeof import("../../lib/store/shared_callers.ts")>("store/shared_callers");
   const { TAKEN } = await builtModule<typeof import("../../lib/store/cells.ts")>("store/cells");
   const { systemClock } = await builtModule<typeof import("../../lib/base/clock.ts")>("base/clock");
   let time = 0;
@@ -97,7 +97,7 @@ async function measure(): Promise<Figures> {
   for (const { what, limits, caller } of cases) {
     for (const [clock, how] of [...clocks, [paced, SHARED] as const]) {
       const options = { windows: limits, maxCallers: 1_000_000 };
-      const limiter = how === SHARED ? memoryCounters(clock, undefined, sharedTables({ id: 2, count: 2 })).limiter("k", options, shared) : memoryCounters(clock).limiter("k", options);
+      const limiter = how === SHARED ? workerCounters(clock, { id: 2, count: 2 }).limiter("k", options, shared) : memoryCounters(clock).limiter("k", options);
       const slices: number[] = [];
       const names = new Array<string>(SLICE);
       for (let round = 0; round < WARM_UP + 5; round++) {
@@ -120,7 +120,7 @@ async function measure(): Promise<Figures> {
   const weighed: unknown[] = [];
   /** Of its memory, which doubles as it fills, the system gives what was written. */
   const remembered = (fill: (decide: (caller: number) => void) => void) => {
-    const table = new CallerTable([1, 2]);
+    const table = callerTable([1, 2]);
     const limiter = new MemoryLimiter(hand, table, { windows: limits, maxCallers: 1_000_000 });
     const before = heap();
     // Joined from pieces, as in the plugin.

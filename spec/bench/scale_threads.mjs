@@ -3,7 +3,7 @@
  * Prints JSON: by case, nanoseconds of one operation alone, and of one operation of either while both run.
  */
 import { Worker, isMainThread, parentPort, workerData } from "node:worker_threads";
-import { memoryCounters } from "../../dist/lib/store/memory.js";
+import { workerCounters } from "../../dist/lib/store/shared_callers.js";
 import { SharedCount } from "../../dist/lib/base/shared_counts.js";
 import { Breaker, BREAKER_BYTES } from "../../dist/lib/upstream/breaker.js";
 import { silentLog } from "../../dist/lib/base/log.js";
@@ -40,7 +40,7 @@ function operation(what, threads) {
 }
 
 function limiterOf(threads) {
-  const counters = memoryCounters(systemClock, undefined, threads);
+  const counters = workerCounters(systemClock, threads);
   return counters.limiter("k", { windows: WINDOWS, maxCallers: 100_000 }, (name, bytes) => threads.memory(name, bytes));
 }
 

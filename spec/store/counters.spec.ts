@@ -1,7 +1,7 @@
 import { describe } from "vitest";
 import type { LimiterOptions } from "../../lib/store/counters.ts";
 import { memoryCounters } from "../../lib/store/memory.ts";
-import { sharedTables } from "../../lib/store/shared_callers.ts";
+import { workerCounters } from "../../lib/store/shared_callers.ts";
 import { counting } from "../contracts/counters.ts";
 import { manualClock } from "../support/clock.ts";
 
@@ -20,7 +20,7 @@ describe("counters in memory that three threads share, each of which decides in 
       if (!names.has(name)) names.set(name, new SharedArrayBuffer(bytes));
       return names.get(name)!;
     };
-    const threads = [1, 2, 3].map((id) => memoryCounters(clock, undefined, sharedTables({ id, count: 3 })));
+    const threads = [1, 2, 3].map((id) => workerCounters(clock, { id, count: 3 }));
     let turn = 0;
     const counters = {
       limiter(key: string, options: LimiterOptions) {

@@ -1,8 +1,7 @@
 /** The limits over real threads, also while they are killed at random. */
 import { describe, expect, it } from "vitest";
 import type { Window } from "../../lib/store/counters.ts";
-import { memoryCounters } from "../../lib/store/memory.ts";
-import { sharedTables } from "../../lib/store/shared_callers.ts";
+import { workerCounters } from "../../lib/store/shared_callers.ts";
 import { manualClock } from "../support/clock.ts";
 import { LimiterThreads, MS_OF_TICK, type Journal, type Work } from "../support/limiter_threads.ts";
 import { random } from "../support/random.ts";
@@ -42,7 +41,7 @@ function judged(journal: Journal, { options: { windows }, callers }: Work) {
 
 async function run(work: Work, threads: number): Promise<ReturnType<typeof judged>> {
   const group = new LimiterThreads(work);
-  memoryCounters(manualClock(), undefined, sharedTables({ id: 1, count: 2 })).limiter("k", work.options, group.memory);
+  workerCounters(manualClock(), { id: 1, count: 2 }).limiter("k", work.options, group.memory);
   for (let i = 0; i < threads; i++) group.start();
   await group.ended();
   return judged(group.journal, work);
@@ -92,7 +91,7 @@ describe("threads that are killed at random", () => {
     const kills = 12;
     const work: Work = { ...WORK, ticks: 1_000_000 };
     const group = new LimiterThreads(work);
-    const counters = memoryCounters(manualClock(), undefined, sharedTables({ id: 1, count: 2 }));
+    const counters = workerCounters(manualClock(), { id: 1, count: 2 });
     counters.limiter("k", work.options, group.memory);
     const from = random(17);
     const living = [group.start(), group.start(), group.start()];

@@ -17,12 +17,12 @@ export interface Work {
 export type Journal = Int32Array;
 
 const PROGRAM = `
-const { workerData: { store, shared, names, clock, journal, id, work, seed } } = require("node:worker_threads");
-Promise.all([import(store), import(shared)]).then(([{ memoryCounters }, { sharedTables }]) => {
+const { workerData: { shared, names, clock, journal, id, work, seed } } = require("node:worker_threads");
+import(shared).then(({ workerCounters }) => {
   const now = new Int32Array(clock);
   const decided = new Int32Array(journal);
   let tick = 0;
-  const counters = memoryCounters({ now: () => (tick = Atomics.add(now, 0, 1)) * ${MS_OF_TICK} }, undefined, sharedTables({ id, count: 2 }));
+  const counters = workerCounters({ now: () => (tick = Atomics.add(now, 0, 1)) * ${MS_OF_TICK} }, { id, count: 2 });
   const memory = work.fault === "private memory" ? (name, bytes) => new SharedArrayBuffer(bytes) : (name) => names.get(name);
   const limiter = counters.limiter("k", work.options, memory);
   Atomics.add(now, 1, 1);
@@ -69,9 +69,8 @@ export class LimiterThreads {
   /** Returns the thread's id. */
   start(): { readonly id: number; readonly end: () => Promise<void> } {
     const id = ++this.#lastId;
-    const store = new URL("../../dist/lib/store/memory.js", import.meta.url).href;
     const shared = new URL("../../dist/lib/store/shared_callers.js", import.meta.url).href;
-    const workerData = { store, shared, names: this.names, clock: this.#clock, journal: this.#journal, id: this.#work.fault === "no locks" ? 0 : id, work: this.#work, seed: id };
+    const workerData = { shared, names: this.names, clock: this.#clock, journal: this.#journal, id: this.#work.fault === "no locks" ? 0 : id, work: this.#work, seed: id };
     const worker = new Worker(PROGRAM, { eval: true, workerData });
     const ended = new Promise<void>((resolve, reject) => {
       worker.once("error", reject);

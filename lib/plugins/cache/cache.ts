@@ -59,14 +59,12 @@ export class Cache {
   readonly #store: CacheStore;
   readonly #fetches: Fetches;
   readonly #settings: CacheSettings;
-  readonly #clock: Clock;
 
   constructor(next: Handler, { store, fetches }: CacheState, settings: CacheSettings) {
     this.#next = next;
     this.#store = store;
     this.#fetches = fetches;
     this.#settings = settings;
-    this.#clock = settings.clock;
   }
 
   handle(given: Exchange): Reply | Promise<Reply> {
@@ -89,7 +87,7 @@ export class Cache {
   }
 
   #lookUp(exchange: Exchange, request: CacheRequest): Reply | Promise<Reply> {
-    const now = this.#clock.now();
+    const now = this.#settings.clock.now();
     const key = keyOf(exchange, request.keyed, this.#settings.varyBy);
     const changes = this.#store.changesOf(key);
     const entry = this.#store.find(key, exchange.headers);
@@ -132,7 +130,7 @@ export class Cache {
     // The client has disconnected, so do not ask the upstream.
     if (exchange.call.aborted) return problem(exchange.call, "upstream_reset");
     const entry = this.#store.find(key, exchange.headers);
-    const now = this.#clock.now();
+    const now = this.#settings.clock.now();
     const isShared = outcome === "stored" && entry !== null && rules.judge(entry, request, now) === "use";
     const isReplaced = outcome === "failed" && entry !== null && rules.replacesErrors(entry, request, now);
     if (isShared || isReplaced) return this.#answer(entry!, exchange, request, `fwd=${fwd}; collapsed`);
@@ -151,7 +149,7 @@ export class Cache {
   /** Forwards the request, as a validation if the stored reply allows it. */
   async #fetch(lookup: Lookup, awaitedAs: string | null, isBackground: boolean): Promise<Reply> {
     const { exchange, entry, key, changes } = lookup;
-    let askedAt = this.#clock.now();
+    let askedAt = this.#settings.clock.now();
     const fetch = new Fetch({ key, awaitedAs, client: exchange.call, isBackground, startedAt: askedAt, changes }, this.#fetches);
     const send = (headers: HeaderList) => this.#next(new Exchange({ ...exchange, headers, call: fetch.call }));
     const validates = entry !== null && rules.isValidatable(entry.headers);
@@ -161,7 +159,7 @@ export class Cache {
         if (rules.confirms(reply.headers, entry.headers)) return this.#confirmed(lookup, entry, fetch, reply, this.#timing(askedAt));
         this.#store.remove(entry);
         discard(reply);
-        askedAt = this.#clock.now();
+        askedAt = this.#settings.clock.now();
         reply = await send(exchange.headers);
       }
       return this.#received(lookup, fetch, reply, this.#timing(askedAt));
@@ -197,7 +195,7 @@ export class Cache {
   #received(lookup: Lookup, fetch: Fetch, reply: Reply, timing: Timing): Reply {
     const { exchange, request, entry } = lookup;
     const isOwnError = fetch.call.notes.code !== null || fetch.call.aborted;
-    if (entry !== null && rules.isServerError(reply.status) && rules.replacesErrors(entry, request, this.#clock.now())) {
+    if (entry !== null && rules.isServerError(reply.status) && rules.replacesErrors(entry, request, this.#settings.clock.now())) {
       fetch.copyNotes("spared");
       discard(reply);
       fetch.end("failed");
@@ -230,10 +228,10 @@ export class Cache {
 
   /** Forwards a body to its client and stores it once it is complete. */
   #recording(body: Readable, fetch: Fetch, exchange: Exchange, expected: number | null, put: (whole: Buffer) => boolean): Recorder {
-    const patience = this.#clock.after(MAX_BODY_WAIT_MS, () => fetch.announce("unshared"));
+    const patience = this.#settings.clock.after(MAX_BODY_WAIT_MS, () => fetch.announce("unshared"));
     fetch.call.onAbort(() => body.destroy());
     return new Recorder(body, {
-      clock: this.#clock,
+      clock: this.#settings.clock,
       store: this.#store,
       most: this.#settings.maxObjectBytes,
       expected,
@@ -257,7 +255,7 @@ export class Cache {
 
   /** The waiting requests are forwarded; for a while no request waits, otherwise they would wait for one another in turn. */
   #unshared(fetch: Fetch, then: "announce" | "end" = "end"): void {
-    if (fetch.isShared) this.#store.markUnshared(fetch.options.key, this.#clock.now() + NO_WAIT_MS);
+    if (fetch.isShared) this.#store.markUnshared(fetch.options.key, this.#settings.clock.now() + NO_WAIT_MS);
     fetch[then]("unshared");
   }
 
@@ -267,7 +265,7 @@ export class Cache {
     if (entry === null || !speaksFor(request, entry) || isPersonal(exchange.call) || reply.status !== 200 || entry.status !== 200) return;
     if (!this.#store.holds(entry)) return;
     if (!rules.describes(reply.headers, entry.headers, entry.body?.length ?? 0)) return this.#store.remove(entry);
-    const timing = this.#timing(this.#clock.now());
+    const timing = this.#timing(this.#settings.clock.now());
     const kept = rules.storable(entry.status, rules.updated(entry.headers, reply.headers), false, timing, this.#impliedFor(request));
     if (kept === null) this.#store.remove(entry);
     else this.#store.put(entryOf(lookup, kept, timing, entry, entry.body), exchange.headers);
@@ -291,11 +289,11 @@ export class Cache {
     const { notes } = exchange.call;
     // A background renewal or a later cache must not change the notes of this request.
     if (notes.cache === null || notes.cache === "miss") notes.cache = resultOf(status);
-    const age = rules.ageOf(entry, this.#clock.now());
+    const age = rules.ageOf(entry, this.#settings.clock.now());
     const ttl = Math.floor((entry.terms.lifetime - age) / 1_000);
     const cacheStatus = `${this.#settings.name}; ${status}; ttl=${ttl}; key=${keyShown(exchange)}`;
     const added = ["Age", String(Math.floor(age / 1_000)), "Cache-Status", cacheStatus];
-    const wall = this.#clock.wall();
+    const wall = this.#settings.clock.wall();
     if (request.conditional && rules.isNotModified(exchange.headers, entry, wall)) {
       return { status: 304, headers: [...rules.notModifiedHeaders(entry.headers), ...added], body: null };
     }
@@ -339,7 +337,7 @@ export class Cache {
   }
 
   #timing(askedAt: number): Timing {
-    return { askedAt, cameAt: this.#clock.now(), wall: this.#clock.wall() };
+    return { askedAt, cameAt: this.#settings.clock.now(), wall: this.#settings.clock.wall() };
   }
 }
 

@@ -12,7 +12,7 @@ import { array, integer, object, string, withDefault } from "../../config/schema
 import type { KeptState, Plugin } from "../plugin.ts";
 import { Cache, type CacheState } from "./cache.ts";
 import { Changes, CHANGES_BYTES } from "./changes.ts";
-import type { Fetches } from "./fetches.ts";
+import type { Fetch } from "./fetches.ts";
 import { CacheStore } from "./store.ts";
 import { nameShown, varyingBy } from "./target.ts";
 
@@ -65,10 +65,9 @@ export const responseCache: Plugin<typeof schema> = {
     const memory = shared("changes", CHANGES_BYTES);
     const changes = memory ?? keep("changes", null, () => ({ memory: new ArrayBuffer(CHANGES_BYTES), close: () => {} })).memory;
     const state = keep("cache", { maxBytes, defaultTtlS, places }, () => stateOf(maxBytes, changes));
-    const name = nameShown(gatewayName);
-    const varyBy = varyingBy(places);
+    const settings = { clock, name: nameShown(gatewayName), maxObjectBytes, defaultTtl: defaultTtlS * 1_000, varyBy: varyingBy(places) };
     return (next) => {
-      const cache = new Cache(next, state, { clock, name, maxObjectBytes, defaultTtl: defaultTtlS * 1_000, varyBy });
+      const cache = new Cache(next, state, settings);
       return (exchange) => cache.handle(exchange);
     };
   },
@@ -77,7 +76,7 @@ export const responseCache: Plugin<typeof schema> = {
 /** The state that survives reloads. */
 function stateOf(maxBytes: number, changes: ArrayBufferLike): KeptState & CacheState {
   const store = new CacheStore(maxBytes, new Changes(changes));
-  const fetches: Fetches = new Map();
+  const fetches = new Map<string, Fetch>();
   const close = () => {
     store.close();
     for (const fetch of fetches.values()) fetch.close();
