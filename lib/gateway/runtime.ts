@@ -14,8 +14,9 @@ import type { MemoryCounters } from "../store/memory.ts";
 import type { RedisCounters } from "../store/redis.ts";
 import type { WorkerCounters } from "../store/shared_callers.ts";
 import type { Breaker, BreakerSettings } from "../upstream/breaker.ts";
-import { UpstreamSet, type UpstreamSetOptions, type Member, type Connections, type Peer } from "../upstream/upstream_set.ts";
+import { UpstreamSet, type Member, type Connections, type Peer } from "../upstream/upstream_set.ts";
 import { Pool, ReadBuffer } from "../upstream/pool.ts";
+import type { HealthTools } from "../upstream/choice.ts";
 import type { Address, Names, NamesOptions } from "../upstream/addresses.ts";
 import type { FailureReports } from "../upstream/shared_health.ts";
 import type { SplitPicker } from "../upstream/split.ts";
@@ -63,7 +64,6 @@ export class Runtime {
   readonly secretParameters = new Set<string>();
   /** Requests to upstreams and replies to clients are written together. */
   readonly writeBatch = new WriteBatch();
-  readonly #log: Log;
   readonly #namesOptions: NamesOptions;
   /** Null: no upstream has had a name. */
   #names: Names | null = null;
@@ -82,8 +82,7 @@ export class Runtime {
   readonly inFlight: SharedCount | null = null;
   /** Client connections of all workers; null without workers. */
   readonly connections: SharedConnections | null = null;
-  /** See `UpstreamSetOptions`. */
-  readonly #changes: Int32Array;
+  readonly healthTools: HealthTools;
   /** Rate counters in the memory of this program; null: there is no limiter yet. */
   limits: (MemoryCounters & Partial<Pick<WorkerCounters, "adopt" | "repair">>) | null = null;
   #inUse: InUse | null = null;
@@ -94,10 +93,14 @@ export class Runtime {
     this.clock = clock;
     this.parts = parts;
     this.threads = threads;
-    this.#log = log;
     this.failures = isWorker(threads) ? new (parts.part("sharedHealth").FailureReports)() : null;
     this.lasting = { ...threads, memory: (name, bytes) => this.#memory(name, bytes, this.#lastingMemory) };
-    this.#changes = new Int32Array(this.lasting.memory("changes of health", Int32Array.BYTES_PER_ELEMENT));
+    const changes = new Int32Array(this.lasting.memory("changes of health", Int32Array.BYTES_PER_ELEMENT));
+    const make: HealthTools["make"] = (options, memory) => {
+      const { Health, PublishedHealth } = parts.part("health");
+      return this.failures === null ? new Health(options, memory) : new PublishedHealth(options, memory!, this.failures);
+    };
+    this.healthTools = { clock, log, changes, make };
     if (threads.count > 1) {
       this.inFlight = this.count("requests in flight");
       this.connections = new (parts.part("shared").SharedConnections)(this.lasting);
@@ -123,12 +126,7 @@ export class Runtime {
 
   /** The upstreams of one service: the existing ones, or none yet. */
   upstreamSet(service: string): UpstreamSet {
-    const { clock, failures } = this;
-    const health: UpstreamSetOptions["health"] = (options, memory) => {
-      const { Health, PublishedHealth } = this.parts.part("health");
-      return failures === null ? new Health(options, memory) : new PublishedHealth(options, memory!, failures);
-    };
-    return this.#inUse?.upstreamSets.get(service)?.upstreamSet ?? new UpstreamSet(service, { clock, log: this.#log, health, changes: this.#changes });
+    return this.#inUse?.upstreamSets.get(service)?.upstreamSet ?? new UpstreamSet(service);
   }
 
   /** What there is by this name, which is made when it is first asked for, and is there as long as the gateway. */
@@ -201,7 +199,10 @@ export class Runtime {
     }
     for (const { pool, maxConnections } of inUse.pools.values()) pool.limitTo(maxConnections, inUse.maxClientShare);
     for (const [service, { upstreamSet }] of before?.upstreamSets ?? []) if (!inUse.upstreamSets.has(service)) upstreamSet.close();
-    for (const { upstreamSet, members, breaker } of inUse.upstreamSets.values()) upstreamSet.adopt(members, breaker);
+    for (const { upstreamSet, members, breaker } of inUse.upstreamSets.values()) {
+      upstreamSet.adopt(members, breaker);
+      this.parts.partIfLoaded("choice")?.adoptHealth(upstreamSet, members, this.healthTools);
+    }
     this.#start();
     this.limits?.adopt?.(inUse.memory);
     this.limits?.retire(inUse.limiters);

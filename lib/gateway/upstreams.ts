@@ -15,7 +15,7 @@ import { onlyPicker, type Member, type Peer, type UpstreamSet } from "../upstrea
 import type { Parts } from "./parts.ts";
 import type { PluginContext } from "./plugin_instances.ts";
 import type { Checks } from "./active_checks.ts";
-import type { InUse, Runtime, UpstreamSetPlan } from "./runtime.ts";
+import type { Runtime, UpstreamSetPlan } from "./runtime.ts";
 
 /** The handler forwards a request to one of the upstreams. */
 export function compileUpstreams(service: Service, meter: AttemptsMeter | null, { runtime, log, egress, inUse, gatewayName }: PluginContext): Handler {
@@ -33,9 +33,9 @@ export function compileUpstreams(service: Service, meter: AttemptsMeter | null, 
     const peer = upstreamSet.peer(id, runtime.pool(name, options, pool.maxConnections, inUse));
     return { peer, weight, group, health, memory };
   });
-  const breaker = breakerOf(service, upstreamSet, runtime, inUse);
+  const breaker = breakerOf(service, upstreamSet, { runtime, log, inUse });
   const peers = members.map(({ peer }) => peer);
-  const pickerOf: SplitOptions["picker"] = (some, choosable) => parts.part("choice").pickerAmong(upstreamSet, some, balancerOf(service, parts), choosable);
+  const pickerOf: SplitOptions["picker"] = (some, choosable) => parts.part("choice").pickerAmong(runtime.healthTools.changes, some, balancerOf(service, parts), choosable);
   const hashKey = (hashOn: string) => parts.part("hash").hashKey(hashOn);
   const split = service.split === undefined ? null : parts.part("split").splitPicker(service.split, { members, picker: pickerOf }, hashKey);
   const sticky = stickyOf(service, peers, runtime);
@@ -84,11 +84,11 @@ function triesOf({ retries, upstreams }: Service, options: AttemptsOptions, upst
 }
 
 /** Null: the service has no circuit breaker. */
-function breakerOf({ name, circuitBreaker: settings }: Service, upstreamSet: UpstreamSet, runtime: Runtime, inUse: InUse): UpstreamSetPlan["breaker"] {
+function breakerOf({ name, circuitBreaker: settings }: Service, { breaker }: UpstreamSet, { runtime, log, inUse }: Pick<PluginContext, "runtime" | "log" | "inUse">): UpstreamSetPlan["breaker"] {
   if (settings === undefined) return null;
   const { Breaker, BREAKER_BYTES } = runtime.parts.part("breaker");
   const memory = runtime.memory(`breaker ${name}`, BREAKER_BYTES, inUse);
-  return { breaker: upstreamSet.breaker((options) => new Breaker({ ...options, memory }, settings)), settings };
+  return { breaker: breaker ?? new Breaker({ clock: runtime.clock, log, service: name, memory }, settings), settings };
 }
 
 /** Null: the service has no sticky sessions. */

@@ -22,7 +22,7 @@ export function families(source: ReportSource): readonly Family[] {
   const limiters = [...(runtime.limits?.tables() ?? [])].filter(([key]) => snapshot.instances.has(key));
   const services = Array.from(metrics.services, ([service, { meter }]) => [["service", service], meter.retries] as const);
   const { upstreamSets } = runtime;
-  const circuits = upstreamSets.map(({ service, circuit }) => [["service", service], circuit?.state ?? null] as const);
+  const circuits = upstreamSets.map(({ service, breaker }) => [["service", service], breaker?.report.state ?? null] as const);
   const certificates: [Labels, number][] = snapshot.shownCertificates.flatMap(({ path, hosts, notAfter }) =>
     hosts.map((host): [Labels, number] => [["file", path, "host", host], notAfter / 1000]),
   );

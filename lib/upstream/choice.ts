@@ -1,20 +1,25 @@
 /**
  * The choice among the upstreams of a service: of those that can be used, by its strategy; and of another one after a try that has sent nothing.
  */
+import type { Clock } from "../base/clock.ts";
 import { Fault } from "../base/errors.ts";
+import type { Log } from "../base/log.ts";
 import { LEAST_TRY_MS, tryPeer, upstreamFaultReply, type AttemptsOptions, type Tries } from "./attempts.ts";
 import type { Balancer } from "./balance.ts";
+import type { HealthOptions, UpstreamHealth } from "./health.ts";
 import { isUnopened } from "./faults.ts";
 import { isUntouched } from "./upstream_request.ts";
-import { usableOf, type Peer, type Picker, type UpstreamSet } from "./upstream_set.ts";
+import { ALWAYS_USABLE, usableOf, type Member, type Peer, type Picker, type UpstreamSet } from "./upstream_set.ts";
 
-/** Chooses by `balancer` among `peers`, upstreams of one snapshot; `choosable` says which of them can be used now. */
-export function pickerAmong(upstreamSet: UpstreamSet, peers: readonly Peer[], balancer: Balancer, choosable = usableOf): Picker {
+/**
+ * Chooses by `balancer` among `peers`, upstreams of one snapshot. `changes`: see `HealthTools`. `choosable` says which of them can be used now.
+ */
+export function pickerAmong(changes: Int32Array, peers: readonly Peer[], balancer: Balancer, choosable = usableOf): Picker {
   let usable: readonly Peer[] = [];
   let version = -1;
   return {
     pick: (exchange, tried) => {
-      const latest = upstreamSet.version;
+      const latest = Atomics.load(changes, 0);
       if (version !== latest) {
         version = latest;
         usable = choosable(peers);
@@ -23,6 +28,31 @@ export function pickerAmong(upstreamSet: UpstreamSet, peers: readonly Peer[], ba
       return left.length === 1 ? left[0]! : balancer.pick(left, exchange);
     },
   };
+}
+
+export interface HealthTools {
+  readonly clock: Clock;
+  readonly log: Log;
+  /** One word, which goes up whenever other upstreams may be usable; shared by all threads. */
+  readonly changes: Int32Array;
+  /** `memory`: as that of a member. */
+  readonly make: (options: HealthOptions, memory: ArrayBufferLike | null) => UpstreamHealth;
+}
+
+/** Puts the settings of a configuration for the health of its upstreams into force, after `UpstreamSet.adopt`. */
+export function adoptHealth(upstreamSet: UpstreamSet, members: readonly Member[], { clock, log, changes, make }: HealthTools): void {
+  const changed = () => void Atomics.add(changes, 0, 1);
+  const made = (upstream: string, memory: ArrayBufferLike | null) => {
+    const mayEject = () => upstreamSet.peers.some((peer) => peer.health !== health && peer.weight > 0 && peer.health.usable);
+    const health = make({ clock, log, service: upstreamSet.service, upstream, mayEject, changed }, memory);
+    return health;
+  };
+  for (const { peer, health, memory = null } of members) {
+    if (health === null) continue;
+    if (peer.health === ALWAYS_USABLE) peer.health = made(peer.id, memory);
+    peer.health.configure(health);
+  }
+  changed();
 }
 
 /** A try that sent nothing is followed at once by one at another upstream, each of them once; `tried` have been before. */

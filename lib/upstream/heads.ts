@@ -8,20 +8,8 @@ import { FIELD_LINE, FIELD_VALUE, FORWARDING, HOP_BY_HOP, TOKEN_CHARACTERS } fro
 import { BODILESS } from "../http/body.ts";
 import { CREDENTIAL_HEADERS } from "../http/redact.ts";
 import type { Exchange } from "../http/exchange.ts";
-import {
-  dashed,
-  endToEnd,
-  hasToken,
-  headerValue,
-  headerValues,
-  MAX_CONNECTION_OPTIONS,
-  NameMap,
-  nameSet,
-  withHeader,
-  withoutHeader,
-  withoutNamed,
-  type HeaderList,
-} from "../http/headers.ts";
+import { dashed, endToEnd, hasToken, headerValue, headerValues, withHeader, withoutHeader, withoutNamed } from "../http/headers.ts";
+import { MAX_CONNECTION_OPTIONS, NameMap, nameSet, type HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
 
 export interface HeadOptions {
@@ -278,22 +266,8 @@ export function requestTrailers({ trailers, route: { ownHeaders } }: Exchange): 
 const NOT_IN_TRAILERS = nameSet([
   ...HOP_BY_HOP,
   ...CREDENTIAL_HEADERS,
-  "authorization",
-  "cache-control",
-  "content-encoding",
-  "content-length",
-  "content-range",
-  "content-type",
-  "cookie",
-  "expect",
-  "forwarded",
-  "host",
-  "max-forwards",
-  "proxy-authenticate",
-  "proxy-authorization",
-  "set-cookie",
-  "trailer",
-  "via",
-  "x-real-ip",
-  "x-request-id",
+  ...["content-length", "content-encoding", "content-range", "content-type", "trailer"],
+  ...["host", "via", "max-forwards", "forwarded", "x-real-ip", "x-request-id"],
+  ...["authorization", "proxy-authenticate", "proxy-authorization", "cookie", "set-cookie"],
+  ...["cache-control", "expect"],
 ]);

@@ -5,6 +5,7 @@ import { Readable } from "node:stream";
 import { entry } from "../base/event_loop.ts";
 import { connectFailure, Fault, ignore } from "../base/errors.ts";
 import { writeChunk, type Sink } from "../http/body.ts";
+import { NO_TRAILERS } from "../http/body_reader.ts";
 import { hasToken, headerValue } from "../http/headers.ts";
 import { LentBody } from "../http/lent_body.ts";
 import type { Reply } from "../http/reply.ts";
@@ -375,4 +376,3 @@ const LENT_BYTES = 16 * 1024;
 /** Smaller parts of a request's body wait for the end of the round, at most so many. */
 const SMALL_BYTES = 1024;
 const MAX_SMALL = 256;
-const NO_TRAILERS: readonly string[] = [];

@@ -24,12 +24,12 @@ export interface UpstreamSetReport {
   readonly upstreams: readonly UpstreamReport[];
 }
 
-export function upstreamSetReport({ service, circuit, peers }: UpstreamSet): UpstreamSetReport {
+export function upstreamSetReport({ service, breaker, peers }: UpstreamSet): UpstreamSetReport {
   const usable = usableOf(peers);
   const upstreams = peers.map((peer): UpstreamReport => {
     const { id, host, port, weight, group, inFlight } = peer;
     const { state, since, until, reason } = peer.health.report;
     return { id, host, port, weight, group, state: weight === 0 ? "draining" : state, usable: usable.includes(peer), since, until, reason, inFlight };
   });
-  return { name: service, circuitBreaker: circuit, upstreams };
+  return { name: service, circuitBreaker: breaker?.report ?? null, upstreams };
 }

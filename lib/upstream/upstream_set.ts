@@ -1,15 +1,13 @@
 /**
  * The upstreams of one service across reloads: which of them can be used, and the service's circuit breaker and retry budget.
  */
-import type { Clock } from "../base/clock.ts";
 import { ignore, type Fault } from "../base/errors.ts";
-import type { Log } from "../base/log.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { Reply } from "../http/reply.ts";
 import type { Candidate } from "./balance.ts";
-import type { Breaker, BreakerOptions, BreakerReport, BreakerSettings } from "./breaker.ts";
+import type { Breaker, BreakerSettings } from "./breaker.ts";
 import { isUpstreams } from "./faults.ts";
-import type { HealthOptions, HealthSettings, UpstreamHealth } from "./health.ts";
+import type { HealthSettings, UpstreamHealth } from "./health.ts";
 import { forwardHttp1 } from "./http1_request.ts";
 import { Pool } from "./pool.ts";
 import type { RetryBudget } from "./replay.ts";
@@ -75,7 +73,7 @@ export class Peer implements UpstreamDestination<Connections>, Candidate {
 }
 
 /** The health of an upstream without which its service has none: it is neither checked nor ejected. */
-const ALWAYS_USABLE: UpstreamHealth = {
+export const ALWAYS_USABLE: UpstreamHealth = {
   ...{ usable: true, ejected: false, share: 1, failureStatuses: null, configure: ignore, answered: ignore, failed: ignore, close: ignore },
   report: { state: "unknown", since: null, reason: null, until: null },
 };
@@ -109,38 +107,16 @@ export function onlyPicker(peer: Peer): Picker {
   return { pick: (_exchange, tried) => (tried.length === 0 && peer.weight > 0 ? peer : null) };
 }
 
-export interface UpstreamSetOptions {
-  readonly clock: Clock;
-  readonly log: Log;
-  /** Makes the health of an upstream that has settings for it. `memory`: as that of a member. */
-  readonly health: (options: HealthOptions, memory: ArrayBufferLike | null) => UpstreamHealth;
-  /** One word, which goes up whenever other upstreams may be usable; shared by all threads. Default: one of its own. */
-  readonly changes?: Int32Array;
-}
-
 export class UpstreamSet {
   readonly service: string;
+  peers: readonly Peer[] = [];
+  /** Null: no circuit breaker is configured. */
+  breaker: Breaker | null = null;
   /** Null: no retries were configured. */
   budget: RetryBudget | null = null;
-  readonly #options: UpstreamSetOptions;
-  readonly #changes: Int32Array;
-  peers: readonly Peer[] = [];
-  #breaker: Breaker | null = null;
 
-  constructor(service: string, options: UpstreamSetOptions) {
+  constructor(service: string) {
     this.service = service;
-    this.#options = options;
-    this.#changes = options.changes ?? new Int32Array(1);
-  }
-
-  /** Goes up whenever other upstreams may be usable. */
-  get version(): number {
-    return Atomics.load(this.#changes, 0);
-  }
-
-  /** The state of its circuit breaker; null without one. */
-  get circuit(): BreakerReport | null {
-    return this.#breaker?.report ?? null;
   }
 
   /**
@@ -155,47 +131,28 @@ export class UpstreamSet {
     return new Peer(id, pool, isSame ? before.health : undefined);
   }
 
-  /** The present breaker, or a new one, which counts from `adopt` on. */
-  breaker(make: (options: BreakerOptions) => Breaker): Breaker {
-    return this.#breaker ?? make({ ...this.#options, service: this.service });
-  }
-
-  /** Puts a configuration into force. */
+  /** Puts a configuration into force, but for the health of upstreams that have settings for it: `adoptHealth` does. */
   adopt(members: readonly Member[], breaker: { readonly breaker: Breaker; readonly settings: BreakerSettings } | null): void {
     const before = this.peers;
     this.peers = members.map(({ peer }) => peer);
     for (const { health } of before) if (!this.peers.some((peer) => peer.health === health)) health.close();
     // Turns accumulated under other weights would be used in a row: from 100:1 to 1:1, a hundred times the same upstream.
     const isReweighted = members.some(({ peer, weight }) => peer.weight !== weight);
-    for (const { peer, weight, group = null, health, memory = null } of members) {
+    for (const { peer, weight, group = null, health } of members) {
       if (isReweighted) peer.turn = 0;
       peer.weight = weight;
       peer.group = group;
-      if (health === null) {
-        peer.health.close();
-        peer.health = ALWAYS_USABLE;
-      } else if (peer.health === ALWAYS_USABLE) peer.health = this.#newHealth(peer.id, memory);
-      if (health !== null) peer.health.configure(health);
+      if (health !== null) continue;
+      peer.health.close();
+      peer.health = ALWAYS_USABLE;
     }
-    this.#breaker = breaker?.breaker ?? null;
+    this.breaker = breaker?.breaker ?? null;
     breaker?.breaker.configure(breaker.settings);
-    this.#changed();
   }
 
   /** The service is no longer configured. */
   close(): void {
     for (const peer of this.peers) peer.health.close();
-  }
-
-  #newHealth(id: string, memory: ArrayBufferLike | null): UpstreamHealth {
-    const { clock, log } = this.#options;
-    const mayEject = () => this.peers.some((peer) => peer.health !== health && peer.weight > 0 && peer.health.usable);
-    const health = this.#options.health({ clock, log, service: this.service, upstream: id, mayEject, changed: () => this.#changed() }, memory);
-    return health;
-  }
-
-  #changed(): void {
-    Atomics.add(this.#changes, 0, 1);
   }
 }
 

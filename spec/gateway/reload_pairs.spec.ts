@@ -169,7 +169,7 @@ function fieldOf<T>(object: object, name: `#${string}`): T {
 function rulesOf(gateway: Gateway): unknown {
   const { runtime } = Gateway.partsOf(gateway);
   const upstreamSets = runtime.upstreamSets.map((upstreamSet) => {
-    const breaker = fieldOf<object | null>(upstreamSet, "#breaker");
+    const { breaker } = upstreamSet;
     const peers = upstreamSet.peers.map(({ id, weight, group, authority, health, pool }) => {
       const { protocol, host, port, keepaliveIdleMs, tls } = pool.options;
       const options = { protocol, host, port, keepaliveIdleMs, tls: tls?.identity, maxConnections: pool.maxConnections, clientShare: fieldOf(pool, "#clientShare") };

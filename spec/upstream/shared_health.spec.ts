@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { silentLog } from "../../lib/base/log.ts";
-import { pickerAmong } from "../../lib/upstream/choice.ts";
+import { adoptHealth, pickerAmong, type HealthTools } from "../../lib/upstream/choice.ts";
 import { Health, HEALTH_BYTES, PublishedHealth, type HealthSettings } from "../../lib/upstream/health.ts";
 import { FailureReports, type UpstreamFailures } from "../../lib/upstream/shared_health.ts";
 import { upstreamSetReport } from "../../lib/upstream/upstream_report.ts";
@@ -29,14 +29,16 @@ function bench(settings: HealthSettings = HEALTH) {
     reports.send = (failures) => void sent.push(...failures);
     const own = threads(place);
     const changes = new Int32Array(own.memory("changes", 4));
-    const upstreamSet = new UpstreamSet("s", { clock, log: place < 0 ? log : silentLog, changes, health: (of, memory) => (place < 0 ? new Health(of, memory) : new PublishedHealth(of, memory!, reports)) });
+    const upstreamSet = new UpstreamSet("s");
+    const make: HealthTools["make"] = (of, memory) => (place < 0 ? new Health(of, memory) : new PublishedHealth(of, memory!, reports));
     const adopt = (next: HealthSettings) => {
       const members = ["a", "b"].map((id) => ({ peer: upstreamSet.peer(id, pools[id]!), memory: own.memory(id, HEALTH_BYTES), weight: 1, health: next }));
       upstreamSet.adopt(members, null);
+      adoptHealth(upstreamSet, members, { clock, log: place < 0 ? log : silentLog, changes, make });
     };
     const pools: Record<string, ReturnType<typeof madeUpPool>> = { a: madeUpPool(), b: madeUpPool() };
     adopt(settings);
-    const picker = pickerAmong(upstreamSet, upstreamSet.peers, balancerOf({ loadBalancingStrategy: "round_robin" }));
+    const picker = pickerAmong(changes, upstreamSet.peers, balancerOf({ loadBalancingStrategy: "round_robin" }));
     const picks = () => Array.from({ length: 4 }, () => picker.pick(madeUpExchange(), [])?.id ?? "-").join("");
     return { upstreamSet, health: (id: string) => upstreamSet.peers.find((peer) => peer.id === id)!.health, picks, adopt };
   };

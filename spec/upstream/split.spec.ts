@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { silentLog } from "../../lib/base/log.ts";
 import type { Exchange } from "../../lib/http/exchange.ts";
-import { pickerAmong } from "../../lib/upstream/choice.ts";
+import { adoptHealth, pickerAmong, type HealthTools } from "../../lib/upstream/choice.ts";
 import { hashKey } from "../../lib/upstream/hash_key.ts";
 import { Health } from "../../lib/upstream/health.ts";
 import { sideAt, SplitPicker, type Share } from "../../lib/upstream/split.ts";
@@ -33,15 +33,17 @@ function inTurn(): () => number {
 /** A service with the upstreams "v1 v2/canary:0": ids, groups and weights. */
 function bench(upstreams: string, shares: readonly Share[], draw = inTurn()) {
   const clock = manualClock();
-  const set = new UpstreamSet("s", { clock, log: silentLog, health: (options) => new Health(options) });
+  const set = new UpstreamSet("s");
+  const tools: HealthTools = { clock, log: silentLog, changes: new Int32Array(1), make: (options) => new Health(options) };
   const members = upstreams.split(" ").map((item): Member => {
     const [name, weight = "1"] = item.split(":");
     const [id, group] = name!.split("/");
     return { peer: set.peer(id!, madeUpPool()), weight: Number(weight), group, health: HEALTH };
   });
   set.adopt(members, null);
+  adoptHealth(set, members, tools);
   const strategy = balancerOf({ loadBalancingStrategy: "round_robin" });
-  const split = new SplitPicker({ shares, members, picker: (peers, choosable) => pickerAmong(set, peers, strategy, choosable), random: draw });
+  const split = new SplitPicker({ shares, members, picker: (peers, choosable) => pickerAmong(tools.changes, peers, strategy, choosable), random: draw });
   const peer = (id: string): Peer => members.find((member) => member.peer.id === id)!.peer;
   const pick = (exchange: Exchange = madeUpExchange(), tried: readonly Peer[] = []) => split.pick(exchange, tried)?.id ?? "-";
   const picks = (n: number, exchange?: Exchange) => Array.from({ length: n }, () => pick(exchange));

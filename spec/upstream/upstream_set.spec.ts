@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { Fault, type ErrorCode } from "../../lib/base/errors.ts";
 import { silentLog } from "../../lib/base/log.ts";
-import { Breaker, type BreakerOptions } from "../../lib/upstream/breaker.ts";
-import { pickerAmong } from "../../lib/upstream/choice.ts";
+import { Breaker } from "../../lib/upstream/breaker.ts";
+import { adoptHealth, pickerAmong, type HealthTools } from "../../lib/upstream/choice.ts";
 import { Health, type HealthSettings } from "../../lib/upstream/health.ts";
 import { UpstreamTls } from "../../lib/upstream/tls.ts";
 import { upstreamSetReport } from "../../lib/upstream/upstream_report.ts";
@@ -21,7 +21,12 @@ const BREAKER = { errorRatio: 0.5, minRequests: 1, windowMs: 1000, openMs: 1000,
 /** A fleet of upstreams in force: "a b:0 c:2", ids and weights. */
 function bench(text: string) {
   const clock = manualClock();
-  const fleet = new UpstreamSet("s", { clock, log: silentLog, health: (options) => new Health(options) });
+  const fleet = new UpstreamSet("s");
+  const tools: HealthTools = { clock, log: silentLog, changes: new Int32Array(1), make: (options) => new Health(options) };
+  const force = (members: readonly Member[]) => {
+    fleet.adopt(members, null);
+    adoptHealth(fleet, members, tools);
+  };
   const pools = new Map<string, ReturnType<typeof madeUpPool>>();
   const adopt = (next: string) => {
     const members = next.split(" ").map((item): Member => {
@@ -29,14 +34,14 @@ function bench(text: string) {
       if (!pools.has(id!)) pools.set(id!, madeUpPool());
       return { peer: fleet.peer(id!, pools.get(id!)!), weight: Number(weight), health: HEALTH };
     });
-    fleet.adopt(members, null);
+    force(members);
     const peers = members.map(({ peer }) => peer);
-    return { peers, picker: pickerAmong(fleet, peers, balancerOf({ loadBalancingStrategy: "round_robin" })) };
+    return { peers, picker: pickerAmong(tools.changes, peers, balancerOf({ loadBalancingStrategy: "round_robin" })) };
   };
   const first = adopt(text);
   const picks = (n: number, tried: readonly Peer[] = []) =>
     Array.from({ length: n }, () => first.picker.pick(madeUpExchange(), tried)?.id ?? "-").join("");
-  return { clock, fleet, adopt, ...first, picks };
+  return { clock, fleet, force, adopt, ...first, picks };
 }
 
 describe("the choice of upstreams", () => {
@@ -126,12 +131,12 @@ describe("a reload", () => {
   });
 
   it("a reload keeps the health of an upstream with new connections to the same place, its ejection included; at another place it is unknown", () => {
-    const { fleet, peers, adopt, clock } = bench("a b");
+    const { fleet, force, peers, adopt, clock } = bench("a b");
     peers[0]!.health.failed("broken");
     const next = fleet.peer("a", madeUpPool({ keepaliveIdleMs: 2 }));
     expect(fleet.peer("a", madeUpPool({ port: 81 })).health.usable).toBe(true);
     expect(fleet.peer("b", madeUpPool({ host: "127.0.0.2" })).health).not.toBe(peers[1]!.health);
-    fleet.adopt([{ peer: next, weight: 1, health: HEALTH }, { peer: peers[1]!, weight: 1, health: HEALTH }], null);
+    force([{ peer: next, weight: 1, health: HEALTH }, { peer: peers[1]!, weight: 1, health: HEALTH }]);
     expect(upstreamSetReport(fleet).upstreams).toMatchObject([{ id: "a", state: "ejected", usable: false }, { id: "b", usable: true }]);
     clock.advance(100);
     expect(upstreamSetReport(fleet).upstreams[0]).toMatchObject({ state: "unknown", usable: true });
@@ -141,9 +146,9 @@ describe("a reload", () => {
   });
 
   it("a reload that gives an upstream settings for its health begins to count its failures, and one that takes them away makes it usable", () => {
-    const { fleet, peers, clock } = bench("a b");
+    const { fleet, force, peers, clock } = bench("a b");
     const [a, b] = peers as [Peer, Peer];
-    const put = (health: HealthSettings | null) => fleet.adopt([a, b].map((peer) => ({ peer, weight: 1, health })), null);
+    const put = (health: HealthSettings | null) => force([a, b].map((peer) => ({ peer, weight: 1, health })));
     const states = () => {
       a.health.failed("broken");
       return upstreamSetReport(fleet).upstreams.map(({ state }) => state);
@@ -169,16 +174,15 @@ describe("a reload", () => {
   });
 
   it("a reload keeps the state of the circuit breaker, and drops it if none is configured", () => {
-    const { fleet } = bench("a");
-    const made = (options: BreakerOptions) => new Breaker(options, BREAKER);
-    const breaker = fleet.breaker(made);
+    const { fleet, clock } = bench("a");
+    const breaker = new Breaker({ clock, log: silentLog, service: "s" }, BREAKER);
     fleet.adopt([], { breaker, settings: BREAKER });
     breaker.settle(breaker.admit(), "failed");
-    expect(fleet.breaker(made)).toBe(breaker);
+    fleet.adopt([], { breaker, settings: { ...BREAKER, probes: 2 } });
+    expect(fleet.breaker).toBe(breaker);
     expect(upstreamSetReport(fleet).circuitBreaker).toMatchObject({ state: "open" });
     fleet.adopt([], null);
     expect(upstreamSetReport(fleet).circuitBreaker).toBeNull();
-    expect(fleet.breaker(made)).not.toBe(breaker);
   });
 });
 
