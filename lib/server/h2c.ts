@@ -11,7 +11,7 @@ const PREFACE = Buffer.from("PRI * HTTP/2.0\r\n");
 export function detectProtocol(socket: Socket, { clock, drain, receiving }: Http1Options, decided: (protocol: "HTTP/1" | "HTTP/2") => void): void {
   let seen: Buffer = Buffer.alloc(0);
   const onReadable = () => {
-    for (let chunk = read(socket); chunk !== null; chunk = read(socket)) seen = seen.length === 0 ? chunk : Buffer.concat([seen, chunk]);
+    for (let chunk: Buffer | null; (chunk = socket.read() as Buffer | null) !== null; ) seen = seen.length === 0 ? chunk : Buffer.concat([seen, chunk]);
     const length = Math.min(seen.length, PREFACE.length);
     if (seen.compare(PREFACE, 0, length, 0, length) !== 0) decide("HTTP/1");
     else if (length === PREFACE.length) decide("HTTP/2");
@@ -36,8 +36,4 @@ export function detectProtocol(socket: Socket, { clock, drain, receiving }: Http
   });
   drain.add(undecided);
   socket.on("readable", onReadable).on("end", onEnd).on("close", stop);
-}
-
-function read(socket: Socket): Buffer | null {
-  return socket.read() as Buffer | null;
 }

@@ -8,14 +8,13 @@ import { guarded, WriteBatch } from "../base/event_loop.ts";
 import { ignore, messageOf } from "../base/errors.ts";
 import type { Config } from "../config/model.ts";
 import { problem, type Reply } from "../http/reply.ts";
-import type { ConnectionCounts } from "./connection_counts.ts";
 import type * as http2Server from "./http2.ts";
 import type { H2Sessions } from "./h2_sessions.ts";
 import { ClientConnection } from "./client_connection.ts";
 import { CLIENT_IDLE_MS, Drain, type Http1Options, type Responder } from "./http1.ts";
 import type * as nodeHttp1 from "./http1_node.ts";
 import type { NodeHttp1 } from "./http1_node.ts";
-import { ConnectionLimit } from "./limits.ts";
+import { ConnectionLimit, type ConnectionCounts } from "./limits.ts";
 import { isEncrypted, connectionWithoutTls, type Inbound } from "./receive.ts";
 import type * as tlsServer from "./tls.ts";
 import type { TlsFiles, TlsOptions, TlsServers } from "./tls.ts";
@@ -58,7 +57,6 @@ export class Listener {
   /** How many connections have been accepted. */
   #accepted = 0;
   readonly #drain = new Drain();
-  #isStopAnnounced = false;
   /** Set once `stopAccepting` was called: resolves when the ports are closed. */
   #stopped: Promise<void> | null = null;
   #onAllClosed: (() => void) | null = null;
@@ -113,7 +111,7 @@ export class Listener {
 
   /** From now on each HTTP/1 reply asks its client to reconnect. HTTP/2 clients get one GOAWAY, from `drain`. */
   announceStop(): void {
-    this.#isStopAnnounced = this.#drain.isLeaving = true;
+    this.#drain.isLeaving = true;
   }
 
   /** Closes the ports, within `lingerMs` where clients were asked to reconnect. Connections stay open, and no client is asked to leave. */
@@ -122,12 +120,13 @@ export class Listener {
   }
 
   async #stopAccepting(lingerMs: number): Promise<void> {
+    const isAnnounced = this.#drain.isLeaving;
     // A client that is asked to reconnect while the port is open must not do so just as the port closes.
     this.#drain.isLeaving = false;
     if (lingerMs > 0 && this.#servers.length > 0) {
       // The system completes connections before node accepts them, and resets the ones that still wait when their port closes: a pause is waited
       // for, of clients that were asked to reconnect and do so over the network, and then of connections that wait already, but not for ever.
-      if (this.#isStopAnnounced) await this.#untilNoneCome(lingerMs / PAUSE_MS, PAUSE_MS);
+      if (isAnnounced) await this.#untilNoneCome(lingerMs / PAUSE_MS, PAUSE_MS);
       await this.#untilNoneCome(BACKLOG, 0);
     }
     for (const server of this.#servers) server.close();

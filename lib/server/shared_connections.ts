@@ -4,7 +4,7 @@
 import { parseAddress } from "../base/ip_address.ts";
 import { REFUSED, SharedCount, SharedCounts } from "../base/shared_counts.ts";
 import type { Threads } from "../base/threads.ts";
-import type { ConnectionCounts } from "./connection_counts.ts";
+import type { ConnectionCounts } from "./limits.ts";
 
 /** Of all workers; the main thread reads them. */
 export class SharedConnections implements ConnectionCounts {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { OwnConnections, type ConnectionCounts } from "../../lib/server/connection_counts.ts";
+import { OwnConnections, type ConnectionCounts } from "../../lib/server/limits.ts";
 import { SharedConnections } from "../../lib/server/shared_connections.ts";
 import { random } from "../support/random.ts";
 import { threadsOf } from "../support/threads.ts";
