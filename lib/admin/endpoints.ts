@@ -13,7 +13,7 @@ import type { Inbound } from "../server/receive.ts";
 import type * as streams from "./events.ts";
 import type * as explaining from "./explain_request.ts";
 import type * as logins from "./login.ts";
-import { nowView, readNowQuestion } from "./now.ts";
+import type * as nowRequests from "./now.ts";
 import type * as reloading from "./reload_request.ts";
 import { Sessions } from "./session.ts";
 import { askedOf, hasMetricsToken, json, METRICS_TYPE, NO_STORE, queryOf, readiness, retryAfter } from "./replies.ts";
@@ -26,6 +26,7 @@ export interface EndpointsOptions extends InterfaceOptions {
 /** What only some requests need: it is loaded when the first of them comes. */
 export interface OnRequest {
   readonly login: () => Promise<typeof logins>;
+  readonly now: () => Promise<typeof nowRequests>;
   readonly explain: () => Promise<typeof explaining>;
   readonly reload: () => Promise<typeof reloading>;
   readonly events: () => Promise<typeof streams>;
@@ -71,8 +72,8 @@ export class Endpoints {
       "/gateway/status": { method: "GET", answer: figures(() => statusView(gateway.status)) },
       "/gateway/health": { method: "GET", answer: figures(() => view(gateway.health)) },
       "/gateway/stats": { method: "GET", answer: figures(() => view(gateway.recentStats("all"))) },
-      "/gateway/now": { method: "GET", answer: (inbound) => this.#now(inbound) },
-      "/gateway/plugins": { method: "GET", answer: (inbound) => this.#routePlugins(inbound) },
+      "/gateway/now": { method: "GET", answer: async (inbound) => (await loaded(onRequest.now)).nowRequest(inbound, options) },
+      "/gateway/plugins": { method: "GET", answer: async (inbound) => (await loaded(onRequest.explain)).pluginsRequest(inbound, options) },
       "/gateway/tests": { method: "GET", answer: () => json(200, testsView(gateway.lastTests)) },
       "/gateway/events": { method: "GET", answer: (inbound) => this.#streamEvents(inbound) },
       "/gateway/explain": { method: "POST", answer: explain },
@@ -148,22 +149,6 @@ export class Endpoints {
     const secrets = this.#secretsFor(target);
     const reply = json(200, gatewayView(secrets === "masked" ? gateway.maskedConfig : gateway.shownConfig));
     return secrets === "masked" ? compressed(reply, headers) : reply;
-  }
-
-  async #now({ call, target, headers }: Inbound): Promise<Reply> {
-    const question = readNowQuestion(target);
-    if (typeof question === "string") return problem(call, "request_invalid", { detail: question });
-    await this.#options.refresh("counts");
-    return compressed(json(200, nowView(this.#options.gateway, question)), headers);
-  }
-
-  async #routePlugins({ call, target }: Inbound): Promise<Reply> {
-    const query = queryOf(target);
-    const [service, route] = [query.get("service"), query.get("route")];
-    if (service === null || route === null) return problem(call, "request_invalid", { detail: 'Name a route: "?service=…&route=…".' });
-    const plugins = await this.#options.gateway.routePlugins(service, route);
-    if (plugins === null) return problem(call, "route_not_found", { detail: "The configuration in force has no such route." });
-    return json(200, { plugins });
   }
 
   async #logIn(inbound: Inbound): Promise<Reply> {

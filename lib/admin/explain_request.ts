@@ -1,5 +1,5 @@
 /**
- * Answers `POST /gateway/explain`, whose body is the request to explain.
+ * Answers `POST /gateway/explain`, whose body is the request to explain, and `GET /gateway/plugins`.
  */
 import { isIP } from "node:net";
 import { problem, type Reply } from "../http/reply.ts";
@@ -7,7 +7,7 @@ import { isObject } from "../json_schema/values.ts";
 import type { Question } from "../proof/explain.ts";
 import type { Inbound } from "../server/receive.ts";
 import { readJsonBody, type Unreadable } from "./json_body.ts";
-import { json } from "./replies.ts";
+import { json, queryOf } from "./replies.ts";
 import { explanationView, type InterfaceOptions, type Secrets } from "./views.ts";
 
 const MAX_BYTES = 64 * 1024;
@@ -17,6 +17,16 @@ export async function explainRequest(inbound: Inbound, { gateway, refresh }: Pic
   if ("code" in request) return problem(inbound.call, request.code, { detail: request.detail });
   await refresh("counts");
   return json(200, explanationView(await gateway.explain(request, secrets)));
+}
+
+/** The plugins of a route in the order in which they run. */
+export async function pluginsRequest({ call, target }: Inbound, { gateway }: Pick<InterfaceOptions, "gateway">): Promise<Reply> {
+  const query = queryOf(target);
+  const [service, route] = [query.get("service"), query.get("route")];
+  if (service === null || route === null) return problem(call, "request_invalid", { detail: 'Name a route: "?service=…&route=…".' });
+  const plugins = await gateway.routePlugins(service, route);
+  if (plugins === null) return problem(call, "route_not_found", { detail: "The configuration in force has no such route." });
+  return json(200, { plugins });
 }
 
 async function readExplainRequest(inbound: Inbound): Promise<Question | Unreadable> {

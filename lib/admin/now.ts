@@ -4,8 +4,11 @@
  */
 import { hash } from "node:crypto";
 import type { Figures, GatewayStats, StatsExtent } from "../observe/stats.ts";
-import { queryOf } from "./replies.ts";
-import { statsView, statusView, steady, view, type ShownGateway } from "./views.ts";
+import { compressed } from "../http/content_coding.ts";
+import { problem, type Reply } from "../http/reply.ts";
+import type { Inbound } from "../server/receive.ts";
+import { json, queryOf } from "./replies.ts";
+import { statsView, statusView, steady, view, type InterfaceOptions, type ShownGateway } from "./views.ts";
 
 /** `known`: the tags of what the client has; without it the reply has everything, the history included. */
 export interface NowQuestion {
@@ -18,6 +21,13 @@ const FIGURES = ["total", "top", "services", "busy"] as const;
 /** Routes in each of the orders of "top". */
 const TOP = 5;
 const ORDERS: readonly ((route: Figures) => number | null)[] = [({ requestsPerS }) => requestsPerS, ({ p95Ms }) => p95Ms, ({ errorsPerS }) => errorsPerS];
+
+export async function nowRequest({ call, target, headers }: Inbound, { gateway, refresh }: Pick<InterfaceOptions, "gateway" | "refresh">): Promise<Reply> {
+  const question = readNowQuestion(target);
+  if (typeof question === "string") return problem(call, "request_invalid", { detail: question });
+  await refresh("counts");
+  return compressed(json(200, nowView(gateway, question)), headers);
+}
 
 /** Reads the query; a sentence if it asks for something unknown. */
 export function readNowQuestion(target: string): NowQuestion | string {

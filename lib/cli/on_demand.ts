@@ -26,6 +26,7 @@ export const ON_DEMAND = {
 /** What only some requests of the admin interface need. */
 export const OF_ADMIN: OnRequest = {
   login: () => import("../admin/login.ts"),
+  now: () => import("../admin/now.ts"),
   explain: () => import("../admin/explain_request.ts"),
   reload: () => import("../admin/reload_request.ts"),
   events: () => import("../admin/events.ts"),

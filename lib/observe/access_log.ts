@@ -58,23 +58,19 @@ export class AccessLog {
    */
   adopt(settings: AccessLogSettings): void {
     const { part, random } = this.#options;
-    const path = this.#fileOf(settings);
-    if (!this.#isStarted) {
-      if (path !== undefined) part("logFile").checkWritable(path);
-    } else if (path !== this.#fileOf(this.#settings) || (this.#file === null && path !== undefined)) this.#open(path);
+    this.#file = this.#fileFor(settings);
     if (settings.format !== this.#settings.format) this.#line = settings.format === "json" ? jsonLines() : part("combinedLog").combinedLines();
     const isFiltered = settings.sample < 1 || settings.exclude.length > 0;
     this.#hasLine = isFiltered ? part("logFilter").lineFilter(settings, random) : null;
     this.#settings = settings;
-    if (settings.enabled) this.#isOfFile = path !== undefined;
+    if (settings.enabled) this.#isOfFile = this.#pathOf(settings) !== undefined;
     this.#update();
   }
 
   /** Opens the file, if one is set and not open. Throws the reason when it cannot be opened. */
   start(): void {
     this.#isStarted = true;
-    const path = this.#fileOf(this.#settings);
-    if (path !== undefined && this.#file === null) this.#open(path);
+    this.#file = this.#fileFor(this.#settings);
     this.#update();
   }
 
@@ -109,14 +105,14 @@ export class AccessLog {
     this.#file?.reopen();
   }
 
-  #fileOf({ enabled, file }: AccessLogSettings): string | undefined {
+  #pathOf({ enabled, file }: AccessLogSettings): string | undefined {
     return enabled && this.#options.isRemote !== true ? file : undefined;
   }
 
-  #open(path: string | undefined): void {
-    const file = path === undefined ? null : new (this.#options.part("logFile").LogFile)(path, this.#options);
-    void this.#file?.close();
-    this.#file = file;
+  #fileFor(settings: AccessLogSettings): logFile.LogFile | null {
+    const path = this.#pathOf(settings);
+    if (path === undefined && this.#file === null) return null;
+    return this.#options.part("logFile").logFile(path, this.#file, this.#isStarted, this.#options);
   }
 
   /** Resolves when all lines are written. */

@@ -10,30 +10,44 @@ import { LineWriter } from "./line_writer.ts";
 
 export const fields: PartFields = { schemas: { log_file: LOG_FILE } };
 
+type Tools = ConstructorParameters<typeof LineWriter>[1];
+
+/**
+ * The file at a path, in place of the `current` one; undefined: none. Throws, and closes nothing, when it cannot be opened, with the reason in
+ * plain words. Before the start nothing is opened; its permissions are checked.
+ */
+export function logFile(path: string | undefined, current: LogFile | null, isStarted: boolean, tools: Tools): LogFile | null {
+  if (!isStarted && path !== undefined) checkWritable(path);
+  if (!isStarted || path === current?.path) return current;
+  const next = path === undefined ? null : new LogFile(path, tools);
+  void current?.close();
+  return next;
+}
+
 export class LogFile extends LineWriter {
-  readonly #path: string;
+  readonly path: string;
   /** Replaces `fd` after the current write. */
   #nextFd: number | null = null;
 
   /** Throws when the file cannot be opened, with the reason in plain words. */
-  constructor(path: string, tools: ConstructorParameters<typeof LineWriter>[1]) {
+  constructor(path: string, tools: Tools) {
     super(open(path), tools, { file: path });
-    this.#path = path;
+    this.path = path;
   }
 
   /** If the path cannot be opened, the open file stays. */
   reopen(): void {
     let fd: number;
     try {
-      fd = open(this.#path);
+      fd = open(this.path);
     } catch (error) {
-      this.log.error("the access log cannot be reopened; lines still go to the old file", { file: this.#path, error: messageOf(error) });
+      this.log.error("the access log cannot be reopened; lines still go to the old file", { file: this.path, error: messageOf(error) });
       return;
     }
     if (this.#nextFd !== null) close(this.#nextFd, ignore);
     this.#nextFd = fd;
     if (!this.isWriting) this.written();
-    this.log.info("the access log has been reopened", { file: this.#path });
+    this.log.info("the access log has been reopened", { file: this.path });
   }
 
   /** Closes the file, too. Only once: by the next call, the number may be another file's. */
@@ -52,8 +66,8 @@ export class LogFile extends LineWriter {
   }
 }
 
-/** Throws the reason in plain words when the path cannot be written. Does not open it: that would end a pipe for its reader. */
-export function checkWritable(path: string): void {
+/** Does not open the path: that would end a pipe for its reader. */
+function checkWritable(path: string): void {
   inWords(() => {
     const existing = statSync(path, { throwIfNoEntry: false });
     if (existing?.isDirectory() === true) throw new Error("it is a folder");
