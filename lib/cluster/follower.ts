@@ -4,7 +4,7 @@
 import type { Bundle, Watch } from "../gateway/bundle.ts";
 import { readNoFile } from "../gateway/config_reader.ts";
 import type { Configuration, Prepared } from "../gateway/configuration.ts";
-import type { Following } from "../gateway/options.ts";
+import type { Following } from "../gateway/joined.ts";
 
 export class Follower implements Following {
   readonly bundle: Bundle;

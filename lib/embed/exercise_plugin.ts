@@ -28,6 +28,7 @@ import type { Inbound } from "../server/receive.ts";
 import * as sharedConnections from "../server/shared_connections.ts";
 import * as counters from "../store/memory.ts";
 import { ConfigError } from "../gateway/config_error.ts";
+import * as dials from "../gateway/plugin_destinations.ts";
 import { Parts } from "../gateway/parts.ts";
 import { createLink, type StandIns } from "../gateway/plugin_instances.ts";
 import { Runtime } from "../gateway/runtime.ts";
@@ -156,7 +157,7 @@ const PLUGIN_AT = ["global", "plugins", 0];
 
 /** What plugins can need. */
 const PARTS = new Parts();
-PARTS.add({ client, counters, foreignKinds, passwords, shared: { ...sharedCounts, ...sharedMemory, ...sharedConnections } });
+PARTS.add({ client, counters, dials, foreignKinds, passwords, shared: { ...sharedCounts, ...sharedMemory, ...sharedConnections } });
 
 /** One instance of the plugin, as a gateway creates it. Throws what the plugin throws. */
 function created(plugin: AnyPlugin, instance: PluginInstance, options: ExerciseOptions, clock: ManualClock, lines: LogLine[]) {

@@ -2,14 +2,20 @@
  * The probes of the upstreams of a configuration, which go on across reloads.
  */
 import type { Clock } from "../base/clock.ts";
-import type { Dial } from "../base/egress.ts";
-import { startHealthCheck, type CheckSettings } from "../upstream/health_checks.ts";
+import type { Dial, Egress } from "../base/egress.ts";
+import type { Service } from "../config/model.ts";
+import { checkSettings, startHealthCheck, type CheckSettings } from "../upstream/health_checks.ts";
 import type { Peer } from "../upstream/upstream_set.ts";
 
 export interface Checks {
   readonly settings: CheckSettings;
   /** What may be connected to is this configuration's, as the pool of a peer may be an older one's. */
   readonly dials: ReadonlyMap<Peer, Dial>;
+}
+
+export function checksOf(health: Service["health"], peers: readonly Peer[], egress: Egress): Checks {
+  const dials = new Map(peers.map((peer) => [peer, egress.dialer({ host: peer.host, port: peer.port, why: "health" })]));
+  return { settings: checkSettings(health), dials };
 }
 
 export class ActiveChecks {

@@ -8,34 +8,9 @@ import type { AnyPlugin } from "../plugins/plugin.ts";
 import { areDistinct } from "../route/distinct.ts";
 import { ConfigError, fileOf } from "./config_error.ts";
 import type { ConfigInput } from "./config_input.ts";
+import type { ConfigurationOptions } from "./options.ts";
 import type { Parts } from "./parts.ts";
 import type { Loaded } from "./snapshot.ts";
-
-export interface ConfigurationOptions {
-  /** The configuration as a value; either this or `configFile`. */
-  readonly config?: ConfigInput;
-  /** Path of the JSON configuration file. */
-  readonly configFile?: string;
-  /** What has been read for a start, if it could be: the file may be another by now. Default: it is read. */
-  readonly source?: ConfigSource;
-  /**
-   * Path of a PEM file with one public Ed25519 key or more. The configuration file and its `test_files` must then be signed by one of them,
-   * in `FILE.sig` beside each. The keys are read again at each reload. Default: no signature is needed.
-   */
-  readonly configKeyFile?: string;
-  /** The names of the built-in plugin kinds that a configuration may use. Default: all. */
-  readonly kinds?: readonly string[];
-  /** Plugin kinds beside the built-in ones. */
-  readonly plugins?: readonly AnyPlugin[];
-  /** The result of `loadPluginModules` for the same configuration; needed where it has `global.plugin_modules`. */
-  readonly modules: Parts;
-  /** The variables that `${env:NAME}` refers to. Default `process.env`. */
-  readonly environment?: Readonly<Record<string, string | undefined>>;
-  /** Whether there is an HTTPS listener, which a redirect to HTTPS needs. Default: not known, as in a host's own server. */
-  readonly hasHttps?: boolean;
-  /** Whether the `tests` of the configuration run before the gateway listens, and before each reload. Default "run". */
-  readonly tests?: "run" | "skip";
-}
 
 /** The inputs of a configuration other than its own text. */
 export interface Inputs {

@@ -11,7 +11,7 @@ export function destinationsOf(config: Config, kinds: readonly AnyPlugin[], part
   const ofServices = config.services.flatMap(({ upstreams, health }) => {
     return upstreams.flatMap(({ host, port }) => (health.enabled ? ["upstream", "health"] : ["upstream"]).map((why) => ({ host, port, why })));
   });
-  const ofPlugins = parts.partIfLoaded("plugins")?.destinationsOfPlugins(config, kinds) ?? [];
+  const ofPlugins = parts.partIfLoaded("dials")?.destinationsOfPlugins(config, kinds) ?? [];
   const ofCounters = config.global.counters === undefined ? [] : parts.part("redis").destinationsOfCounters(config.global.counters);
   return [...ofServices, ...ofPlugins, ...ofCounters];
 }

@@ -12,7 +12,8 @@ import { Listener } from "../server/listener.ts";
 import type { TlsFiles } from "../server/tls.ts";
 import { joinTunnel } from "../upstream/tunnel.ts";
 import { Configuration } from "./configuration.ts";
-import type { CompleteOptions, Following, GatewayParts, ListenOptions } from "./options.ts";
+import type { Following, GatewayParts } from "./joined.ts";
+import type { CompleteOptions, ListenOptions } from "./options.ts";
 import type { Listening } from "./parts.ts";
 import { Runtime } from "./runtime.ts";
 import { Requests } from "./serve.ts";
@@ -21,7 +22,8 @@ import type { Snapshot } from "./snapshot.ts";
 import type { ConfigWarning } from "./status.ts";
 
 export { ConfigError } from "./config_error.ts";
-export type { GatewayHealth, GatewayParts, CompleteOptions, ListenOptions } from "./options.ts";
+export type { GatewayParts } from "./joined.ts";
+export type { GatewayHealth, CompleteOptions, ListenOptions } from "./options.ts";
 export type { GatewayStatus, LastReload, LastTests, PluginFaults, Reloaded, ReloadCause } from "./status.ts";
 
 /** The kernel: what a program's own gateway does. What one can ask it besides is in `embed/gateway.ts`. */

@@ -1,22 +1,41 @@
 /**
- * The options of a gateway and of its listeners, the parts that it joins, and the form in which it reports the health of its upstreams.
+ * The options of a gateway, of its configuration and of its listeners, and the form in which it reports the health of its upstreams.
  */
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
+import type { ConfigSource } from "../config/source.ts";
 import type { TracingSettings } from "../config/tracing.ts";
-import type { AccessLog } from "../observe/access_log.ts";
-import type { Metrics } from "../observe/metrics_plan.ts";
-import type { OtlpExporter } from "../observe/otlp.ts";
-import type { Listener } from "../server/listener.ts";
+import type { AnyPlugin } from "../plugins/plugin.ts";
 import type { TlsFiles } from "../server/tls.ts";
 import type { UpstreamSetReport } from "../upstream/upstream_report.ts";
-import type { Bundle, Watch } from "./bundle.ts";
-import type { ConfigurationOptions } from "./config_reader.ts";
-import type { Configuration } from "./configuration.ts";
-import type { Listening, Reporting, WorkerReports } from "./parts.ts";
-import type { RecentRequests } from "./recent_requests.ts";
-import type { Runtime } from "./runtime.ts";
-import type { Requests } from "./serve.ts";
+import type { ConfigInput } from "./config_input.ts";
+import type { Parts } from "./parts.ts";
+
+export interface ConfigurationOptions {
+  /** The configuration as a value; either this or `configFile`. */
+  readonly config?: ConfigInput;
+  /** Path of the JSON configuration file. */
+  readonly configFile?: string;
+  /** What has been read for a start, if it could be: the file may be another by now. Default: it is read. */
+  readonly source?: ConfigSource;
+  /**
+   * Path of a PEM file with one public Ed25519 key or more. The configuration file and its `test_files` must then be signed by one of them,
+   * in `FILE.sig` beside each. The keys are read again at each reload. Default: no signature is needed.
+   */
+  readonly configKeyFile?: string;
+  /** The names of the built-in plugin kinds that a configuration may use. Default: all. */
+  readonly kinds?: readonly string[];
+  /** Plugin kinds beside the built-in ones. */
+  readonly plugins?: readonly AnyPlugin[];
+  /** The result of `loadPluginModules` for the same configuration; needed where it has `global.plugin_modules`. */
+  readonly modules: Parts;
+  /** The variables that `${env:NAME}` refers to. Default `process.env`. */
+  readonly environment?: Readonly<Record<string, string | undefined>>;
+  /** Whether there is an HTTPS listener, which a redirect to HTTPS needs. Default: not known, as in a host's own server. */
+  readonly hasHttps?: boolean;
+  /** Whether the `tests` of the configuration run before the gateway listens, and before each reload. Default "run". */
+  readonly tests?: "run" | "skip";
+}
 
 /** Those of a program, with the parts that its configuration names. */
 export interface CompleteOptions extends ConfigurationOptions {
@@ -34,16 +53,6 @@ export interface CompleteOptions extends ConfigurationOptions {
   readonly lookup?: (host: string) => Promise<readonly { readonly address: string; readonly family: number }[]>;
 }
 
-/** How the gateway of a worker follows the one of the main thread. */
-export interface Following {
-  /** The configuration to start with. */
-  readonly bundle: Bundle;
-  /** Wraps the handler of every route. */
-  readonly watched: Watch;
-  /** Brings the prepared configuration into force if the main thread has done so. Called when a request arrives. */
-  catchUp(configuration: Configuration): void;
-}
-
 export interface ListenOptions {
   /** 0: any free port. Default 8008. */
   readonly port?: number;
@@ -58,30 +67,4 @@ export interface ListenOptions {
 export interface GatewayHealth {
   /** In the order of the configuration. */
   readonly services: readonly UpstreamSetReport[];
-}
-
-/** See `GatewayCore.partsOf`. */
-export interface GatewayParts {
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly configuration: Configuration;
-  readonly requests: Requests;
-  readonly runtime: Runtime;
-  readonly listener: Listener;
-  readonly listening: Listening;
-  readonly accessLog: AccessLog;
-  /** Null: nobody can ask for them. */
-  readonly metrics: Metrics | null;
-  /** Null: nobody can ask for them. */
-  readonly recent: RecentRequests | null;
-  /** Of traces; null: requests are not traced. */
-  readonly spans: OtlpExporter | null;
-  /** What workers have reported; null: there are none. */
-  readonly reports: WorkerReports | null;
-  /** Null: nobody has asked for a report. */
-  reporting: Reporting | null;
-  /** `clock.now()` when the gateway was made. */
-  readonly startedAt: number;
-  /** Called with the first request or listener. */
-  onActivate: () => void;
 }

@@ -1,5 +1,5 @@
 /**
- * Lists the servers that the plugins of a configuration ask.
+ * Lists the servers that plugins ask, by the `dials` of their kinds.
  */
 import type { Destination } from "../base/egress.ts";
 import { DEFAULT_PORTS, destinationOf } from "../base/url_destination.ts";
@@ -14,9 +14,7 @@ export function destinationsOfPlugins({ global, services }: Config, kinds: reado
   const ofPlugins = (instances: readonly PluginInstance[], level: Place["level"], service: string | null = null, route: string | null = null) =>
     instances.flatMap(({ name, enabled, config }, index) => {
       const kind = byName.get(name);
-      if (!enabled || kind === undefined) return [];
-      const urls = creating(() => urlsOf(kind, config), name, { level, service, route }, index);
-      return urls.map((url) => destinationOf(new URL(url), whyOf(kind)));
+      return enabled && kind !== undefined ? creating(() => dialledBy(kind, config), name, { level, service, route }, index) : [];
     });
   const ofServices = services.flatMap(({ name, plugins, routes }) => [
     ...ofPlugins(plugins, "service", name),
@@ -25,8 +23,8 @@ export function destinationsOfPlugins({ global, services }: Config, kinds: reado
   return [...ofServices, ...ofPlugins(global.plugins, "global")];
 }
 
-/** The URLs that an instance with this configuration asks. Throws an `Error` where `dials` throws, or returns anything else than a list of URLs. */
-export function urlsOf({ dials }: AnyPlugin, config: unknown): readonly string[] {
+/** What an instance with this configuration asks. Throws an `Error` where `dials` throws, or returns anything else than a list of URLs. */
+export function dialledBy({ dials }: AnyPlugin, config: unknown): readonly Destination[] {
   if (dials === undefined) return [];
   let urls: unknown;
   try {
@@ -35,15 +33,11 @@ export function urlsOf({ dials }: AnyPlugin, config: unknown): readonly string[]
     throw new Error(`urls of its "dials" has thrown: ${messageOf(error)}`, { cause: error });
   }
   if (!Array.isArray(urls) || !urls.every(namesServer)) throw new Error('urls of its "dials" has to return a list of URLs, each with a host, and a port unless it is http, https, redis or rediss');
-  return urls;
+  return urls.map((url) => destinationOf(new URL(url), dials.why));
 }
 
 function namesServer(url: unknown): url is string {
   if (typeof url !== "string" || !URL.canParse(url)) return false;
   const { protocol, hostname, port } = new URL(url);
   return hostname !== "" && (port !== "" || Object.hasOwn(DEFAULT_PORTS, protocol));
-}
-
-export function whyOf({ name, dials }: AnyPlugin): string {
-  return dials?.why ?? `plugin ${name}, whose kind has no "dials"`;
 }

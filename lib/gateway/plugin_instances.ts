@@ -3,7 +3,6 @@
  */
 import { hash, randomUUID } from "node:crypto";
 import { Egress } from "../base/egress.ts";
-import { destinationOf } from "../base/url_destination.ts";
 import type { Log } from "../base/log.ts";
 import type { PluginInstance } from "../config/model.ts";
 import type { Client } from "../client/client.ts";
@@ -16,7 +15,6 @@ import type { AnyPlugin, Scope, Tools } from "../plugins/plugin.ts";
 import type { DefaultCertificate } from "../server/certificates.ts";
 import type { Counters } from "../store/counters.ts";
 import type { Watch, WatchedRoute } from "./bundle.ts";
-import { urlsOf, whyOf } from "./plugin_destinations.ts";
 import { creating, pluginPath, type Place } from "./plugin_error.ts";
 import type { InUse, Runtime } from "./runtime.ts";
 
@@ -117,11 +115,11 @@ export function createLink({ name, id, config }: PluginInstance, nth: number, pl
       return (store ?? runtime.counters).limiter(limiterKey, options, byWorkers?.memoryOf(`limiter ${limiterKey}`, context));
     },
   };
-  const urls = urlsOf(kind, config);
-  const egress = new Egress(urls.map((url) => destinationOf(new URL(url), whyOf(kind))));
+  const destinations = kind.dials === undefined ? [] : runtime.parts.part("dials").dialledBy(kind, config);
+  const egress = new Egress(destinations);
   const keep: Tools["keep"] = (what, settings, make) =>
     // Compared by digest: settings may hold whole files. A client that is kept may ask the servers of its own configuration only.
-    runtime.keep(JSON.stringify([key, what]), hash("sha256", JSON.stringify([settings, urls])), make, inUse);
+    runtime.keep(JSON.stringify([key, what]), hash("sha256", JSON.stringify([settings, destinations])), make, inUse);
   const meter = plan?.plugin({ ...scope, name, id: id ?? String(nth + 1) }) ?? null;
   const { clock, secretParameters } = runtime;
   for (const parameter of kind.secretParameters?.(config) ?? []) secretParameters.add(parameter.toLowerCase());
@@ -136,7 +134,10 @@ export function createLink({ name, id, config }: PluginInstance, nth: number, pl
       if (!Number.isSafeInteger(bytes) || bytes < 1) throw new RangeError(`the memory "${what}" cannot have ${bytes} bytes: ask for a whole number, at least 1`);
       return byWorkers?.sharedBy(key, what, bytes, context) ?? null;
     },
-    client: (options) => standIns?.client?.({ name, scope }) ?? new (runtime.parts.part("client").HttpClient)({ clock, ...options, egress, why: whyOf(kind) }),
+    client(options) {
+      const why = kind.dials?.why ?? `plugin ${name}, whose kind has no "dials"`;
+      return standIns?.client?.({ name, scope }) ?? new (runtime.parts.part("client").HttpClient)({ clock, ...options, egress, why });
+    },
     verifiedClaims: standIns?.verifiedClaims ?? null,
     get verifyPassword() {
       return standIns?.verifyPassword ?? runtime.parts.part("passwords").verifyPassword;

@@ -5,7 +5,7 @@ import type { Duplex } from "node:stream";
 import { LONGEST_TIMER_MS, waitAtMost } from "../base/clock.ts";
 import { entry } from "../base/event_loop.ts";
 import { answerForEntries } from "./faults.ts";
-import type { GatewayParts } from "./options.ts";
+import type { GatewayParts } from "./joined.ts";
 
 /** How long `close` keeps idle connections open for a request that is already on its way. In milliseconds. */
 const IDLE_LINGER_MS = 1_000;

@@ -1,7 +1,6 @@
 /**
  * Compiles the upstreams of a service into the innermost handler of its routes.
  */
-import type { Egress } from "../base/egress.ts";
 import type { Service } from "../config/model.ts";
 import type { Handler } from "../http/handler.ts";
 import { attempts, type AttemptsMeter, type AttemptsOptions } from "../upstream/attempts.ts";
@@ -14,7 +13,6 @@ import type { Sticky } from "../upstream/sticky.ts";
 import { onlyPicker, type Member, type Peer, type UpstreamSet } from "../upstream/upstream_set.ts";
 import type { Parts } from "./parts.ts";
 import type { PluginContext } from "./plugin_instances.ts";
-import type { Checks } from "./active_checks.ts";
 import type { Runtime, UpstreamSetPlan } from "./runtime.ts";
 
 /** The handler forwards a request to one of the upstreams. */
@@ -39,7 +37,8 @@ export function compileUpstreams(service: Service, meter: AttemptsMeter | null, 
   const hashKey = (hashOn: string) => parts.part("hash").hashKey(hashOn);
   const split = service.split === undefined ? null : parts.part("split").splitPicker(service.split, { members, picker: pickerOf }, hashKey);
   const sticky = stickyOf(service, peers, runtime);
-  inUse.upstreamSets.set(name, { upstreamSet, members, breaker, checks: checksOf(service, peers, egress, runtime), split, sticky });
+  const checks = service.health.enabled ? parts.part("healthChecks").checksOf(service.health, peers, egress) : null;
+  inUse.upstreamSets.set(name, { upstreamSet, members, breaker, checks, split, sticky });
   const picker = split ?? (health === null ? onlyPicker(peers[0]!) : pickerOf(peers));
   const options = {
     picker: sticky === null ? picker : sticky.picker(picker),
@@ -117,11 +116,4 @@ function forwardOptions({ timeouts, preserveHost, retries, upstreamClient }: Ser
 function healthSettings({ health: { enabled, healthyThreshold, unhealthyThreshold, passive }, upstreams }: Service): HealthSettings | null {
   if (!enabled && upstreams.length === 1) return null;
   return { active: enabled ? { healthyThreshold, unhealthyThreshold } : null, passive };
-}
-
-/** Null: the upstreams are not probed. */
-function checksOf({ health }: Service, peers: readonly Peer[], egress: Egress, { parts }: Runtime): Checks | null {
-  if (!health.enabled) return null;
-  const dials = new Map(peers.map((peer) => [peer, egress.dialer({ host: peer.host, port: peer.port, why: "health" })]));
-  return { settings: parts.part("healthChecks").checkSettings(health), dials };
 }

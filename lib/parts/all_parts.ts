@@ -62,7 +62,7 @@ import * as activeChecks from "../gateway/active_checks.ts";
 import * as httpsRedirect from "../gateway/https_redirect.ts";
 import * as hostCertificates from "../gateway/host_certificates.ts";
 import * as moduleLoader from "../gateway/module_loader.ts";
-import * as pluginDestinations from "../gateway/plugin_destinations.ts";
+import * as dials from "../gateway/plugin_destinations.ts";
 import * as pluginMemory from "../gateway/plugin_memory.ts";
 import * as pluginInstances from "../gateway/plugin_instances.ts";
 import * as lacking from "../gateway/lacking.ts";
@@ -103,10 +103,11 @@ const ALL: LoadedParts = {
   tests,
   counters: memory,
   client,
+  dials,
   modules: { ...moduleFields, ...moduleLoader },
   passwords,
   redis: { ...sharedCounters, ...countersFields },
-  plugins: { ...pluginInstances, ...pluginDestinations },
+  plugins: pluginInstances,
   http2Server,
   nodeHttp1,
   tlsServer: { ...tlsServer, ...httpsFacts },

@@ -40,9 +40,19 @@ function namedByKinds(...kinds: (keyof typeof KINDS)[]): string[] {
   return kinds.flatMap((kind) => KIND_PLACES.map((place) => `${place}=${kind}`));
 }
 
+/** What names plugins that ask other servers. */
+const ASKING = [...namedByKinds("jwt", "introspection", "forward_auth", "http_log", "mirror"), "global.plugin_modules[]"];
+
 function namedByStrategies(...strategies: Strategy[]): string[] {
   return strategies.map((strategy) => `services[].load_balancing_strategy=${strategy}`);
 }
+
+/** The exports of several modules as those of one. */
+async function all<M extends readonly object[]>(...modules: { readonly [I in keyof M]: Promise<M[I]> }): Promise<Joined<M>> {
+  return Object.assign({}, ...(await Promise.all(modules)));
+}
+
+type Joined<M> = M extends readonly [infer One, ...infer Others] ? One & Joined<Others> : unknown;
 
 /** A host that is no address, such as a reference whose value nobody has read yet. */
 function hasNames(document: JsonNode): boolean {
@@ -63,7 +73,7 @@ export const PARTS = {
   /** Connections and requests to upstreams over HTTP/2. */
   http2: {
     named: ["services[].protocol=h2", "services[].protocol=h2c"],
-    load: async () => ({ ...(await import("../upstream/sessions.ts")), ...(await import("../upstream/http2_request.ts")) }),
+    load: () => all(import("../upstream/sessions.ts"), import("../upstream/http2_request.ts")),
   },
   hash: {
     named: [...["hash_on", "hash_balance_factor", "split[].hash_on"].map((field) => `services[].${field}`), ...namedByStrategies("hash", "ip_hash")],
@@ -72,7 +82,7 @@ export const PARTS = {
   /** The choice among several upstreams, or of the only one where that is checked. */
   choice: {
     named: (document) => hasHealth(document) || valuesAt(document, "services[].split").length > 0,
-    load: async () => ({ ...(await import("../upstream/balance.ts")), ...(await import("../upstream/choice.ts")) }),
+    load: () => all(import("../upstream/balance.ts"), import("../upstream/choice.ts")),
   },
   /** The strategies that look at the load. */
   byLoad: { named: namedByStrategies("least_connections", "random_two_choices"), load: () => import("../upstream/by_load.ts") },
@@ -83,11 +93,11 @@ export const PARTS = {
   names: { named: hasNames, load: () => import("../upstream/addresses.ts") },
   /** Which of several upstreams are healthy. */
   health: { named: hasHealth, load: () => import("../upstream/health.ts") },
-  healthChecks: { named: ["services[].health.enabled"], load: async () => ({ ...(await import("../gateway/active_checks.ts")), ...(await import("../upstream/health_checks.ts")) }) },
+  healthChecks: { named: ["services[].health.enabled"], load: () => all(import("../gateway/active_checks.ts"), import("../upstream/health_checks.ts")) },
   /** What workers report of the health of upstreams. */
   sharedHealth: { load: () => import("../upstream/shared_health.ts") },
   /** How they share the counts of rate limits, and the memory of plugins. */
-  sharedCallers: { load: async () => ({ ...(await import("../gateway/plugin_memory.ts")), ...(await import("../store/shared_callers.ts")) }) },
+  sharedCallers: { load: () => all(import("../gateway/plugin_memory.ts"), import("../store/shared_callers.ts")) },
   /** Conditions of routes. */
   conditions: { named: ["services[].routes[].match"], load: () => import("../route/conditions.ts") },
   /** Another path at the upstream. */
@@ -103,7 +113,7 @@ export const PARTS = {
   /** What trusted proxies say about requests. */
   trustedProxies: {
     named: ["global.trusted_proxies"],
-    load: async () => ({ ...(await import("../config/address_range.ts")), ...(await import("../server/trusted_proxies.ts")) }),
+    load: () => all(import("../config/address_range.ts"), import("../server/trusted_proxies.ts")),
   },
   /** The fields of certificates and TLS. */
   tls: { named: ["global.certificates[]", "services[].tls"], load: () => import("../config/tls_fields.ts") },
@@ -112,49 +122,39 @@ export const PARTS = {
   /** Positions, errors of texts and routes, the nearest names, what conceals secrets: of a configuration that may be refused, and of tests. */
   jsonText: {
     named: ["tests", "test_files"],
-    load: async () => ({ ...(await import("../base/suggest.ts")), ...(await import("../config/json_text.ts")), ...(await import("../config/secrets.ts")), ...(await import("../route/checks.ts")) }),
+    load: () => all(import("../base/suggest.ts"), import("../config/json_text.ts"), import("../config/secrets.ts"), import("../route/checks.ts")),
   },
   /** What `${` stands for. */
   references: { named: (document) => textsOf([document]).some((text) => text.includes("${")), load: () => import("../config/references.ts") },
   /** Rate counters in the memory of the program. */
   counters: { named: [...namedByKinds("rate_limit"), "global.counters", "global.plugin_modules[]"], load: () => import("../store/memory.ts") },
   /** What all plugins need. */
-  plugins: {
-    named: KIND_PLACES.map((place) => place.replace(".name", "")),
-    load: async () => ({ ...(await import("../gateway/plugin_instances.ts")), ...(await import("../gateway/plugin_destinations.ts")) }),
-  },
+  plugins: { named: KIND_PLACES.map((place) => place.replace(".name", "")), load: () => import("../gateway/plugin_instances.ts") },
   /** Plugin modules: their fields, and their evaluation. */
-  modules: {
-    named: ["global.plugin_modules[]"],
-    load: async () => ({ ...(await import("../config/plugin_modules.ts")), ...(await import("../gateway/module_loader.ts")) }),
-  },
+  modules: { named: ["global.plugin_modules[]"], load: () => all(import("../config/plugin_modules.ts"), import("../gateway/module_loader.ts")) },
   /** Kinds that are not ours: of modules, and of programs that embed a gateway. */
   foreignKinds: { named: ["global.plugin_modules[]"], load: () => import("../plugins/foreign_kind.ts") },
   /** How plugins verify passwords. */
   passwords: { named: [...namedByKinds("basic_auth"), "global.plugin_modules[]"], load: () => import("../base/password.ts") },
   /** How plugins ask other servers. */
-  client: {
-    named: [...namedByKinds("jwt", "introspection", "forward_auth", "http_log", "mirror"), "global.plugin_modules[]"],
-    load: () => import("../client/client.ts"),
-  },
+  client: { named: ASKING, load: () => import("../client/client.ts") },
+  /** Which servers they ask. */
+  dials: { named: ASKING, load: () => import("../gateway/plugin_destinations.ts") },
   /** Counters that gateways share. */
-  redis: {
-    named: ["global.counters"],
-    load: async () => ({ ...(await import("../gateway/shared_counters.ts")), ...(await import("../config/counters.ts")) }),
-  },
+  redis: { named: ["global.counters"], load: () => all(import("../gateway/shared_counters.ts"), import("../config/counters.ts")) },
   /** The prover, and what else finds warnings about a configuration. */
-  warnings: { named: canHaveWarnings, load: async () => ({ ...(await import("../config/accepted_warnings.ts")), ...(await import("../proof/config_warnings.ts")) }) },
+  warnings: { named: canHaveWarnings, load: () => all(import("../config/accepted_warnings.ts"), import("../proof/config_warnings.ts")) },
   /** HTTP/2 for clients. */
   http2Server: { named: ["global.h2c"], load: () => import("../server/http2.ts") },
   /** HTTP/1.1 for clients by Node's server. */
   nodeHttp1: { named: ["global.http1=node"], load: () => import("../server/http1_node.ts") },
-  tlsServer: { load: async () => ({ ...(await import("../server/tls.ts")), ...(await import("../report/https_facts.ts")) }) },
+  tlsServer: { load: () => all(import("../server/tls.ts"), import("../report/https_facts.ts")) },
   /** The status; also what of the configuration causes a warning at the start because of the settings. */
-  reporting: { named: ["global.certificates[]", ...namedByKinds("mtls")], load: async () => ({ ...(await import("../report/reports.ts")), ...(await import("../embed/gateway.ts")) }) },
+  reporting: { named: ["global.certificates[]", ...namedByKinds("mtls")], load: () => all(import("../report/reports.ts"), import("../embed/gateway.ts")) },
   /** What is counted of requests, and statistics and metrics of it. Only settings name it: all requests since the start are counted, or none. */
-  metrics: { load: async () => ({ ...(await import("../observe/metrics_plan.ts")), ...(await import("../report/reporting.ts")) }) },
+  metrics: { load: () => all(import("../observe/metrics_plan.ts"), import("../report/reporting.ts")) },
   /** The text of metrics. Settings that let somebody ask for it name it, and the first who asks has it loaded. */
-  exposition: { load: async () => ({ ...(await import("../observe/exposition.ts")), ...(await import("../observe/process.ts")), ...(await import("../report/families.ts")) }) },
+  exposition: { load: () => all(import("../observe/exposition.ts"), import("../observe/process.ts"), import("../report/families.ts")) },
   /** The format of the access log that is not JSON. */
   combinedLog: { named: ["global.access_log.format=combined"], load: () => import("../observe/combined_line.ts") },
   /** The file of the access log. */
@@ -165,10 +165,10 @@ export const PARTS = {
   /** What threads of one program share, and memory for what plugins remember. */
   shared: {
     named: [...namedByKinds("jwt", "basic_auth", "introspection", "request_validation"), "global.counters", "global.plugin_modules[]"],
-    load: async () => ({ ...(await import("../base/shared_counts.ts")), ...(await import("../base/shared_memory.ts")), ...(await import("../server/shared_connections.ts")) }),
+    load: () => all(import("../base/shared_counts.ts"), import("../base/shared_memory.ts"), import("../server/shared_connections.ts")),
   },
   /** What a program that embeds a gateway calls, and ours never does. */
-  embedding: { load: async () => ({ ...(await import("../embed/inject.ts")), ...(await import("../embed/mounted.ts")) }) },
+  embedding: { load: () => all(import("../embed/inject.ts"), import("../embed/mounted.ts")) },
   /** What of a configuration this build does not have. */
   lacking: { load: () => import("../gateway/lacking.ts") },
   /** What replaces the configuration in force; the first reload has it loaded, and a start whose configuration names files. */
@@ -186,7 +186,7 @@ export const PARTS = {
 
 /** What can wait until it is asked for. */
 export const ON_DEMAND = {
-  tests: async () => ({ ...(await import("../gateway/config_tests.ts")), ...(await import("../proof/run_tests.ts")) }),
+  tests: () => all(import("../gateway/config_tests.ts"), import("../proof/run_tests.ts")),
   explain: () => import("../proof/explain.ts"),
   dryRuns: () => import("../proof/dry_runs.ts"),
   dryRun: () => import("../proof/dry_run.ts"),

@@ -5,7 +5,7 @@ import { systemClock, type Clock } from "../base/clock.ts";
 import { silentLog } from "../base/log.ts";
 import { ClientFailure } from "../client/client.ts";
 import { AccessLog } from "../observe/access_log.ts";
-import type { ConfigurationOptions } from "../gateway/config_reader.ts";
+import type { ConfigurationOptions } from "../gateway/options.ts";
 import { Configuration } from "../gateway/configuration.ts";
 import type { Explanation, Question } from "./explain.ts";
 import type { Parts } from "../gateway/parts.ts";

@@ -20,6 +20,7 @@ import type { Inbound } from "../server/receive.ts";
 import type { HttpsRedirect } from "../gateway/https_redirect.ts";
 import { chain, createLinks, type PluginContext, type PluginPlace } from "../gateway/plugin_instances.ts";
 import { Parts } from "../gateway/parts.ts";
+import * as dials from "../gateway/plugin_destinations.ts";
 import { Runtime, type InUse } from "../gateway/runtime.ts";
 import { serve } from "../gateway/serve.ts";
 import { entryOf, serviceName, targetOf, type Loaded, type RouteTarget } from "../gateway/snapshot.ts";
@@ -63,7 +64,7 @@ function uncalled(): never {
 
 /** What links of plugins need in a scratch; they ask nobody. */
 const OWN_PARTS = new Parts();
-OWN_PARTS.add({ counters, foreignKinds, passwords, shared: { ...sharedCounts, ...sharedMemory, ...sharedConnections } });
+OWN_PARTS.add({ counters, dials, foreignKinds, passwords, shared: { ...sharedCounts, ...sharedMemory, ...sharedConnections } });
 
 export class Scratch {
   readonly #tried: Tried;

@@ -6,7 +6,7 @@ import type { Metrics } from "../observe/metrics_plan.ts";
 import type { CountersReport } from "../store/redis.ts";
 import type { DisplayedConfig } from "../gateway/displayed_config.ts";
 import type { HttpsFacts } from "./https_facts.ts";
-import type { GatewayParts } from "../gateway/options.ts";
+import type { GatewayParts } from "../gateway/joined.ts";
 import type { GatewayStatus, State } from "../gateway/status.ts";
 import { upstreamSetReport } from "../upstream/upstream_report.ts";
 import { warningsOf } from "./warnings.ts";

@@ -24,7 +24,7 @@ const withService = (more: object) => ({ services: [{ ...quickstart.services[0],
 /** Every module but those that any configuration needs, by a part of its path. */
 const PARTS = {
   kinds: /^lib\/(?:plugins\/(?!chain$|kit$|plugin$|foreign_kind$)|json_schema\/)/,
-  plugins: /^lib\/(?:gateway\/plugin_(?:instances|destinations)|plugins\/chain)$/,
+  plugins: /^lib\/(?:gateway\/plugin_instances|plugins\/chain)$/,
   http2: /^lib\/upstream\/(?:sessions|http2_request)$/,
   hashOn: /^lib\/config\/hash_on$/,
   hash: /^lib\/upstream\/hash/,
@@ -47,7 +47,7 @@ const PARTS = {
   tests: /^lib\/config\/(?:read_)?tests$/,
   counters: /^lib\/store\/(?!redis|resp|shared_)/,
   sharedCallers: /^lib\/store\/shared_callers$/,
-  client: /^lib\/client\/client$/,
+  client: /^lib\/(?:client\/client|gateway\/plugin_destinations)$/,
   http2Server: /^lib\/server\/h(?:ttp2|2_)/,
   nodeHttp1: /^lib\/server\/(?:http1_node|node_)/,
   tlsServer: /^lib\/(?:server\/tls|cli\/tls_files)$/,

@@ -1,0 +1,51 @@
+/**
+ * Types of what one gateway joins: its own parts, and in a worker the gateway of the main thread.
+ */
+import type { Clock } from "../base/clock.ts";
+import type { Log } from "../base/log.ts";
+import type { AccessLog } from "../observe/access_log.ts";
+import type { Metrics } from "../observe/metrics_plan.ts";
+import type { OtlpExporter } from "../observe/otlp.ts";
+import type { Listener } from "../server/listener.ts";
+import type { Bundle, Watch } from "./bundle.ts";
+import type { Configuration } from "./configuration.ts";
+import type { Listening, Reporting, WorkerReports } from "./parts.ts";
+import type { RecentRequests } from "./recent_requests.ts";
+import type { Runtime } from "./runtime.ts";
+import type { Requests } from "./serve.ts";
+
+/** See `GatewayCore.partsOf`. */
+export interface GatewayParts {
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly configuration: Configuration;
+  readonly requests: Requests;
+  readonly runtime: Runtime;
+  readonly listener: Listener;
+  readonly listening: Listening;
+  readonly accessLog: AccessLog;
+  /** Null: nobody can ask for them. */
+  readonly metrics: Metrics | null;
+  /** Null: nobody can ask for them. */
+  readonly recent: RecentRequests | null;
+  /** Of traces; null: requests are not traced. */
+  readonly spans: OtlpExporter | null;
+  /** What workers have reported; null: there are none. */
+  readonly reports: WorkerReports | null;
+  /** Null: nobody has asked for a report. */
+  reporting: Reporting | null;
+  /** `clock.now()` when the gateway was made. */
+  readonly startedAt: number;
+  /** Called with the first request or listener. */
+  onActivate: () => void;
+}
+
+/** How the gateway of a worker follows the one of the main thread. */
+export interface Following {
+  /** The configuration to start with. */
+  readonly bundle: Bundle;
+  /** Wraps the handler of every route. */
+  readonly watched: Watch;
+  /** Brings the prepared configuration into force if the main thread has done so. Called when a request arrives. */
+  catchUp(configuration: Configuration): void;
+}
