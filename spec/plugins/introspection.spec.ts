@@ -2,6 +2,7 @@ import { createPublicKey, generateKeyPairSync, verify, type KeyObject } from "no
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { SharedMemory } from "../../lib/base/shared_memory.ts";
+import { suggest } from "../../lib/base/suggest.ts";
 import * as references from "../../lib/config/references.ts";
 import { nodeFrom } from "../../lib/config/json.ts";
 import { formatPath, INVALID } from "../../lib/config/schema.ts";
@@ -139,7 +140,7 @@ async function withKey(pem: string, config: object) {
 
 /** The configuration, where every file has this content. */
 function checkedWithFile(config: object, content: string) {
-  const context = { issues: [], sources: { references, environment: {}, readFile: () => content, folder: "/" } } as unknown as Parameters<typeof introspection.schema.check>[2];
+  const context = { issues: [], sources: { references, suggest, environment: {}, readFile: () => content, folder: "/" } } as unknown as Parameters<typeof introspection.schema.check>[2];
   const value = introspection.schema.check(nodeFrom(config), [], context);
   return { value: value === INVALID ? null : value, issues: context.issues.map(({ at, message }) => `${formatPath(at)}: ${message}`) };
 }
