@@ -1,7 +1,9 @@
 /**
  * Moves bodies from streams to sinks with back-pressure, and checks, limits and counts them on the way.
  */
-import { PassThrough, type Readable, type Writable } from "node:stream";
+import { Socket } from "node:net";
+import { PassThrough, type Duplex, type Readable, type Writable } from "node:stream";
+import { TLSSocket } from "node:tls";
 import { entry, guarded } from "../base/event_loop.ts";
 import { Fault, ignore } from "../base/errors.ts";
 
@@ -87,6 +89,15 @@ export function writeChunk(to: Writable, chunk: Buffer): boolean {
   const hasRoom = to.write("\r\n", "latin1");
   to.uncork();
   return hasRoom;
+}
+
+/**
+ * Ends a connection so that what was sent is not taken for the whole, where only its end would mark that: by a reset, or over TLS without
+ * close_notify. A stream of HTTP/2 is destroyed. Data still queued for it is lost.
+ */
+export function breakOff(side: Duplex): void {
+  if (side instanceof Socket && !(side instanceof TLSSocket)) side.resetAndDestroy();
+  else side.destroy();
 }
 
 /** Returns text as UTF-8 bytes, since framing counts bytes, not characters. Null if `chunk` is neither bytes nor text. */

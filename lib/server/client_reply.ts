@@ -6,14 +6,13 @@ import type { Socket } from "node:net";
 import type { Readable } from "node:stream";
 import { Fault, messageOf } from "../base/errors.ts";
 import { FIELD_LINE } from "../base/http_grammar.ts";
-import { writeChunk } from "../http/body.ts";
+import { breakOff, writeChunk } from "../http/body.ts";
 import { Delivery } from "../http/delivery.ts";
 import type { Call } from "../http/exchange.ts";
 import { headerProblem, NameMap, sameName, type HeaderList } from "../http/headers.ts";
 import { LentBody } from "../http/lent_body.ts";
 import { discard, problem, type Reply } from "../http/reply.ts";
 import { head, type Http1Options } from "./http1.ts";
-import { breakOff } from "./linger.ts";
 import type { Inbound } from "./receive.ts";
 
 /**
@@ -176,7 +175,7 @@ export function streamReply(socket: Socket, server: Pick<Http1Options, "writeBat
   server.writeBatch.add(() => socket.uncork());
   const isChunked = framing === "chunked";
   const to = isChunked ? { write: (chunk: Buffer) => writeChunk(socket, chunk), once: (event: "drain", run: () => void) => socket.once(event, run) } : socket;
-  const delivery = new Delivery(call, socket, server.delivery, () => breakOff(socket, framing === "until close"), to);
+  const delivery = new Delivery(call, socket, server.delivery, () => (framing === "until close" ? breakOff(socket) : void socket.destroy()), to);
   delivery.stream(body, statedLength(reply.headers), () => {
     // The client may have disconnected meanwhile.
     if (socket.destroyed) return;

@@ -2,9 +2,8 @@
  * Ends connections whose clients may still be sending or reading: closed at once, a connection answers bytes with a reset, and a reset makes
  * a client lose a reply that it has not read yet (RFC 9112 §9.6).
  */
-import { Socket } from "node:net";
+import type { Socket } from "node:net";
 import type { Duplex, Readable } from "node:stream";
-import { TLSSocket } from "node:tls";
 import { DeadlineTimer, type Clock } from "../base/clock.ts";
 import { PacedSink } from "../http/delivery.ts";
 
@@ -63,12 +62,6 @@ export function discardRest(from: Readable, clock: Clock, cut: () => void, mostM
 }
 
 const LOOK_MS = 1_000;
-
-/** Ends a connection in the middle of a body. One that lasts until the connection closes would look complete: a reset, or over TLS no close_notify, shows it. */
-export function breakOff(socket: Duplex, isUntilClose: boolean): void {
-  if (isUntilClose && socket instanceof Socket && !(socket instanceof TLSSocket)) socket.resetAndDestroy();
-  else socket.destroy();
-}
 
 /** Drains an unwanted body, even if its reader has paused it for an upstream that has answered and stopped reading. */
 export function letFlow(body: Readable): void {

@@ -6,12 +6,13 @@ import { Socket } from "node:net";
 import type { Readable } from "node:stream";
 import { entry } from "../base/event_loop.ts";
 import type { WriteBatch } from "../base/event_loop.ts";
+import { breakOff } from "../http/body.ts";
 import { Delivery, type DeliveryOptions } from "../http/delivery.ts";
 import type { Call } from "../http/exchange.ts";
 import { withoutHeader, type HeaderList } from "../http/headers.ts";
 import { LentBody } from "../http/lent_body.ts";
 import { discard, problem, type Reply } from "../http/reply.ts";
-import { breakOff, discardRest, endSoon, letFlow } from "./linger.ts";
+import { discardRest, endSoon, letFlow } from "./linger.ts";
 import { bodyToSend, framingOf, replyTrailers, sendableReply, statedLength } from "./client_reply.ts";
 import { ownBody, pairs, replyHeaders, withLength } from "./reply_headers.ts";
 
@@ -71,7 +72,8 @@ export function respond(to: NodeRequest, given: Reply, options: RespondOptions):
   if (body === null || Buffer.isBuffer(body)) return options.writeBatch.add(() => sendReady(to, body, options));
   sendHeadSoon(body, response);
   const cut = () => {
-    breakOff(request.socket, framing === "until close");
+    if (framing === "until close") breakOff(request.socket);
+    else request.socket.destroy();
     response.destroy();
   };
   const delivery = new Delivery(call, request.socket, options, cut, response);

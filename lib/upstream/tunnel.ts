@@ -1,10 +1,8 @@
 /**
  * Joins two connections after a protocol switch: every byte passes both ways, with back-pressure, until either side ends.
  */
-import { Socket } from "node:net";
 import type { Duplex } from "node:stream";
-import { TLSSocket } from "node:tls";
-import { pump } from "../http/body.ts";
+import { breakOff, pump } from "../http/body.ts";
 import { PacedSink, type DeliveryOptions } from "../http/delivery.ts";
 import type { Notes } from "../http/exchange.ts";
 import type { Tunnel } from "../http/reply.ts";
@@ -16,8 +14,8 @@ import type { Tunnel } from "../http/reply.ts";
 export function joinTunnel(client: Duplex, clientHead: Buffer, tunnel: Tunnel, notes: Pick<Notes, "received" | "sent">, delivery: DeliveryOptions): void {
   const { idleMs, socket: upstream } = tunnel;
   // Closed while a plugin handled the 101: its events are over, and the other side would wait for it.
-  if (upstream.destroyed) return reset(client);
-  if (client.destroyed) return reset(upstream);
+  if (upstream.destroyed) return breakOff(client);
+  if (client.destroyed) return breakOff(upstream);
   // By default it ends with the other side; here either side may continue alone.
   upstream.allowHalfOpen = true;
   if (clientHead.length > 0) upstream.write(clientHead);
@@ -40,23 +38,17 @@ export function joinTunnel(client: Duplex, clientHead: Buffer, tunnel: Tunnel, n
 function carry(from: Duplex, to: Duplex, sink: PacedSink, passed: (bytes: number) => void): void {
   pump(from, sink, {
     passed,
-    // A normal end of one side is passed on; the other side may still be sending.
-    done: () => (wasReset(from) ? reset(to) : to.end()),
-    broken: () => reset(to),
+    // A normal end of one side is passed on, the other side may still be sending; and a reset as a reset (RFC 8441 §5).
+    done: () => (wasReset(from) ? breakOff(to) : to.end()),
+    broken: () => breakOff(to),
   });
   // A closed side emits no "drain", so the other side would stay paused for ever. Data already queued for the other side is still sent.
   to.once("close", () => {
     sink.stop();
-    if (wasReset(to)) reset(from);
+    if (wasReset(to)) breakOff(from);
     else if (from.writableEnded && !from.writableFinished) from.once("finish", () => from.destroy());
     else from.destroy();
   });
-}
-
-/** Passes a reset on as a reset: RST for RST (RFC 8441 §5). Data still queued for that side is lost, as it would be without a proxy. */
-function reset(side: Duplex): void {
-  if (side instanceof Socket && !(side instanceof TLSSocket)) side.resetAndDestroy();
-  else side.destroy();
 }
 
 /** An HTTP/2 stream ends its readable side in good order also when it is reset. Its code is 0 (NO_ERROR) or, until it is closed, undefined without a reset. */
