@@ -255,8 +255,7 @@ export class Runtime {
     const isServing = this.threads.place >= 0;
     if (isServing) shared?.start();
     const used = isServing ? Array.from(pools.values(), ({ pool }) => pool) : checks.flatMap(({ dials }) => Array.from(dials.keys(), ({ pool }) => pool));
-    if (this.#names !== null) this.#names.ttlMs = dnsTtlMs;
-    this.#names?.retain(used.map(({ options }) => options.host));
+    this.#names?.retain(used.map(({ options }) => options.host), dnsTtlMs);
     // In a worker: the main thread checks.
     if (isWorker(this.threads)) return;
     if (checks.length > 0) this.#checks ??= new (this.parts.part("healthChecks").ActiveChecks)(this.clock);

@@ -63,9 +63,9 @@ export function balancerOf(balancing: Balancing, parts: Pick<Parts, "part">, ran
     case "weighted":
       return parts.part("choice").smoothRotation;
     case "least_connections":
-      return parts.part("byLoad").leastConnections;
+      return parts.part("choice").leastConnections;
     case "random_two_choices":
-      return parts.part("byLoad").randomTwoChoices(random);
+      return parts.part("choice").randomTwoChoices(random);
     case "ip_hash":
       return parts.part("hash").hashing("client_ip", hashBalanceFactor);
     case "hash":

@@ -44,7 +44,6 @@ import * as upstreamTls from "../upstream/tls.ts";
 import * as trustedProxies from "../server/trusted_proxies.ts";
 import * as breaker from "../upstream/breaker.ts";
 import * as balance from "../upstream/balance.ts";
-import * as byLoad from "../upstream/by_load.ts";
 import * as choice from "../upstream/choice.ts";
 import * as hash from "../upstream/hash.ts";
 import * as healthChecks from "../upstream/health_checks.ts";
@@ -82,7 +81,6 @@ const ALL: LoadedParts = {
   http2: { ...sessions, ...http2Request },
   hash,
   choice: { ...balance, ...choice },
-  byLoad,
   breaker,
   nodeParser,
   retries,

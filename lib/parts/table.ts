@@ -84,8 +84,6 @@ export const PARTS = {
     named: (document) => hasHealth(document) || valuesAt(document, "services[].split").length > 0,
     load: () => all(import("../upstream/balance.ts"), import("../upstream/choice.ts")),
   },
-  /** The strategies that look at the load. */
-  byLoad: { named: namedByStrategies("least_connections", "random_two_choices"), load: () => import("../upstream/by_load.ts") },
   breaker: { named: ["services[].circuit_breaker"], load: () => import("../upstream/breaker.ts") },
   /** TLS to upstreams and to shared counters. */
   upstreamTls: { named: ["services[].protocol=https", "services[].protocol=h2"], load: () => import("../upstream/tls.ts") },

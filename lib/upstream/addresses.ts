@@ -27,22 +27,11 @@ export interface NamesOptions {
 export class Names {
   readonly options: Required<NamesOptions>;
   readonly #names = new Map<string, Name>();
-  #ttlMs: number;
+  ttlMs: number;
 
   constructor({ clock, log, lookup = lookUp, random = Math.random, ttlMs = 30_000 }: NamesOptions) {
     this.options = { clock, log, lookup, random, ttlMs };
-    this.#ttlMs = ttlMs;
-  }
-
-  /** How old an answer may get, in milliseconds; a reload may change it. */
-  get ttlMs(): number {
-    return this.#ttlMs;
-  }
-
-  set ttlMs(value: number) {
-    if (value === this.#ttlMs) return;
-    this.#ttlMs = value;
-    for (const name of this.#names.values()) name.schedule();
+    this.ttlMs = ttlMs;
   }
 
   /** The one `Name` of a host, which is looked up while `retain` holds it; undefined for an address. */
@@ -53,11 +42,19 @@ export class Names {
     return name;
   }
 
-  /** Looks these hosts up from now on, new ones at once, and no others. Addresses among them are skipped. */
-  retain(hosts: Iterable<string>): void {
+  /**
+   * Looks these hosts up from now on, new ones at once, and no others. Addresses among them are skipped. `ttlMs`: how old an answer may get, in
+   * milliseconds.
+   */
+  retain(hosts: Iterable<string>, ttlMs = this.ttlMs): void {
+    const isChanged = ttlMs !== this.ttlMs;
+    this.ttlMs = ttlMs;
     const wanted = new Set(hosts);
     for (const name of [...this.#names.values()]) {
-      if (wanted.has(name.host)) continue;
+      if (wanted.has(name.host)) {
+        if (isChanged) name.schedule();
+        continue;
+      }
       name.stop();
       this.forgetIfUnused(name);
     }

@@ -15,10 +15,10 @@ export interface AttemptsOptions {
   readonly forwarding: ForwardOptions;
   /** Milliseconds for the whole exchange, with all tries and the response's body; 0: no limit. */
   readonly totalMs: number;
-  /** For faults of the gateway itself. Default: not logged. */
-  readonly log?: Log;
-  /** Default null: nothing is counted. */
-  readonly meter?: AttemptsMeter | null;
+  /** For faults of the gateway itself. */
+  readonly log: Log;
+  /** Null: nothing is counted. */
+  readonly meter: AttemptsMeter | null;
 }
 
 /** Counts the tries whose client waited for them. */
@@ -97,11 +97,11 @@ export function noUpstream(exchange: Exchange): Reply {
 }
 
 /** Returned, not thrown: the plugins around it would be blamed for it. */
-export function upstreamFaultReply(exchange: Exchange, error: unknown, log: Log | undefined): Reply {
+export function upstreamFaultReply(exchange: Exchange, error: unknown, log: Log): Reply {
   if (!(error instanceof Fault)) {
     const { id, notes } = exchange.call;
     const { service, route } = notes;
-    log?.error("a plugin or the gateway failed", { request_id: id, service, route, error: messageOf(error, "stack") });
+    log.error("a plugin or the gateway failed", { request_id: id, service, route, error: messageOf(error, "stack") });
     return problem(exchange.call, "internal", { why: messageOf(error) });
   }
   const detail = DETAILS[error.code];

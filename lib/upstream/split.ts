@@ -5,7 +5,7 @@ import { mix, textHash } from "../base/mix.ts";
 import type { Service } from "../config/model.ts";
 import { compileConditions, type Holds } from "../http/conditions.ts";
 import type { Exchange } from "../http/exchange.ts";
-import type { HashKey } from "./hash_key.ts";
+import type { HashKey } from "./hash.ts";
 import { healthyOf, usableOf, type Member, type Peer, type Picker } from "./upstream_set.ts";
 
 export { fields } from "../config/split.ts";
@@ -43,7 +43,7 @@ interface Group {
   readonly picker: Picker;
 }
 
-/** `hashKey`: that of `hash_key.ts`, which is loaded for services that hash. */
+/** `hashKey`: that of `hash.ts`, which is loaded for services that hash. */
 export function splitPicker(split: NonNullable<Service["split"]>, options: Omit<SplitOptions, "shares">, hashKey: (hashOn: string) => HashKey): SplitPicker {
   const shares = split.map(({ group, percent, hashOn, match }) => {
     return { group, percent, hash: hashOn === undefined ? null : hashKey(hashOn), match: match === undefined ? null : compileConditions(match) };

@@ -93,15 +93,15 @@ describe("a host name", () => {
     names.retain(["a.example"]);
     await asked[0]!.answer("192.0.2.1");
     clock.advance(4_000);
-    names.ttlMs = 5_000;
+    names.retain(["a.example"], 5_000);
     clock.advance(999);
     expect(asked).toHaveLength(1);
     clock.advance(1);
     await asked[1]!.answer("192.0.2.1");
-    names.ttlMs = 60_000;
+    names.retain(["a.example"], 60_000);
     clock.advance(59_999);
     expect(asked).toHaveLength(2);
-    names.ttlMs = 1_000;
+    names.retain(["a.example"], 1_000);
     clock.advance(0);
     expect(asked).toHaveLength(3);
   });
@@ -136,7 +136,7 @@ describe("a look-up that hangs", () => {
     clock.advance(3_600_000);
     names.retain([]);
     names.retain(["a.example"]);
-    names.ttlMs = 1;
+    names.retain(["a.example"], 1);
     clock.advance(3_600_000);
     expect(asked).toHaveLength(1);
     const name = names.name("a.example")!;

@@ -47,6 +47,8 @@ function bench(peers: readonly Peer[], parts: Partial<AttemptsOptions> & { retri
     picker: { pick: (_exchange, tried) => peers.find((each) => !tried.includes(each)) ?? null },
     forwarding: { clock, connectMs: 1, responseMs: 1, idleMs: 1000, tryMs: 0, preserveHost: false, viaName: "gw" },
     totalMs: 0,
+    log: silentLog,
+    meter: null,
     ...rest,
   };
   const tries = retries === undefined ? attempts(options) : repeatedly(options, { policy: { ...policy, ...retries }, budget: new RetryBudget(clock), memory });

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { hashKey } from "../../lib/upstream/hash_key.ts";
+import { hashKey } from "../../lib/upstream/hash.ts";
 import { madeUpExchange } from "../support/exercise.ts";
 
 const from = (hashOn: string, parts: Parameters<typeof madeUpExchange>[0]) => hashKey(hashOn)(madeUpExchange(parts));

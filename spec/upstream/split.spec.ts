@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { silentLog } from "../../lib/base/log.ts";
 import type { Exchange } from "../../lib/http/exchange.ts";
 import { adoptHealth, pickerAmong, type HealthTools } from "../../lib/upstream/choice.ts";
-import { hashKey } from "../../lib/upstream/hash_key.ts";
+import { hashKey } from "../../lib/upstream/hash.ts";
 import { Health } from "../../lib/upstream/health.ts";
 import { sideAt, SplitPicker, type Share } from "../../lib/upstream/split.ts";
 import { UpstreamSet, type Member, type Peer } from "../../lib/upstream/upstream_set.ts";
