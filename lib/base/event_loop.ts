@@ -73,6 +73,8 @@ export function reportEntryFault(error: unknown, name: string): void {
   ENTRY_FAULTS.publish({ error, entry: name, isAnswered: false } satisfies EntryFault);
 }
 
+const MOST_READY = 64;
+
 /**
  * Collects the writes of one round of the event loop and sends them together at its end. A write to a sleeping reader has to wake it, which
  * costs more than the write itself. Writes that follow each other find their reader awake: this saves 30 % of the processor time of a small
@@ -80,17 +82,11 @@ export function reportEntryFault(error: unknown, name: string): void {
  */
 export class WriteBatch {
   #ready: (() => void)[] = [];
-  readonly #most: number;
 
-  /** `most` writes are sent without waiting for the end of the round; default 64. */
-  constructor(most = 64) {
-    this.#most = most;
-  }
-
-  /** Calls `send` at the end of this round, or when `most` writes are ready. */
+  /** Calls `send` at the end of this round, or when 64 writes are ready. */
   add(send: () => void): void {
     const ready = this.#ready.push(send);
-    if (ready >= this.#most) this.now();
+    if (ready >= MOST_READY) this.now();
     else if (ready === 1) setImmediate(this.#endRound);
   }
 

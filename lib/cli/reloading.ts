@@ -1,5 +1,5 @@
 /**
- * Reloads the configuration, and logs the outcome.
+ * Reloads the configuration, or the files that it names, and logs the outcome.
  */
 import type { Log } from "../base/log.ts";
 import type { Settings } from "../config/settings.ts";
@@ -37,4 +37,13 @@ export async function reloadFrom(gateway: GatewayCore, by: ReloadCause, settings
     if (!isJson) for (const issue of issues) log.error(`  ${issue}`);
   }
   return configuration.lastReload!;
+}
+
+/** Reloads the files that the configuration in force names, if their content has changed. */
+export async function reloadNamedFiles(gateway: GatewayCore, log: Log): Promise<void> {
+  try {
+    if (await GatewayCore.partsOf(gateway).configuration.rereadFilesInAll()) log.info("files that the configuration names reloaded", { digest: gateway.digest });
+  } catch (error) {
+    log.error("new files that the configuration names refused, the old files stay in use", { reason: (error as Error).message });
+  }
 }

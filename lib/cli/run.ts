@@ -86,8 +86,11 @@ function reloadOnChange(settings: Settings, tls: Awaited<ReturnType<typeof ON_DE
     const { refusedFiles } = GatewayCore.partsOf(gateway).configuration;
     // Without files that `namedFiles` follows, whose change would else be two reloads.
     reloading.follow(reloadingFiles([...gateway.testFiles, ...refusedFiles.filter((path) => !gateway.files.includes(path))]), since);
-    namedFiles.follow(gateway.files.filter((path) => !gateway.testFiles.includes(path)));
-    void reloadNamedFiles(gateway, log); // includes changes before the files were watched
+    const named = gateway.files.filter((path) => !gateway.testFiles.includes(path));
+    namedFiles.follow(named);
+    const reread = async () => (await loaded(ON_DEMAND.reloading)).reloadNamedFiles(gateway, log);
+    // Includes changes before the files were watched.
+    if (named.length > 0) reread().catch(({ message }: Error) => log.error(message));
   };
   const reload = async (started: Started, by: ReloadCause) => {
     const since = Date.now();
@@ -115,13 +118,4 @@ function reloadOnChange(settings: Settings, tls: Awaited<ReturnType<typeof ON_DE
 /** These files and, where they must be signed, their signatures and the public keys. `keyFile`: null where they need no signature. */
 export function withSignatures(paths: readonly string[], keyFile: string | null): readonly string[] {
   return keyFile === null ? paths : [...paths, ...paths.map(signatureFile), keyFile];
-}
-
-/** Reloads the files that the configuration in force names, if their content has changed. */
-async function reloadNamedFiles(gateway: GatewayCore, log: Log): Promise<void> {
-  try {
-    if (await GatewayCore.partsOf(gateway).configuration.rereadFilesInAll()) log.info("files that the configuration names reloaded", { digest: gateway.digest });
-  } catch (error) {
-    log.error("new files that the configuration names refused, the old files stay in use", { reason: (error as Error).message });
-  }
 }

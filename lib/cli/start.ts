@@ -76,14 +76,10 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
   try {
     await configuration.prove("lenient");
     onListen?.();
-    const { httpPort } = settings;
-    const plain = httpPort === null ? [] : await listenFor({ gateway, settings, name: "HTTP_PORT", port: httpPort, fds: sockets?.http, tls: null });
-    const secure = tls === null ? [] : await listenFor({ gateway, settings, name: "HTTPS_PORT", port: settings.httpsPort, fds: sockets?.https, tls });
-    await supervisor?.start(gateway, [...plain, ...secure], tls).catch((error: NodeJS.ErrnoException & { address?: string; port?: number }) => {
-      const { code, address, port } = error;
-      if (code !== "EADDRINUSE") throw new Failure(error.message, 1);
-      throw listenFailure(error, addressOf({ host: address!, port: port! }), plain[0]?.port === port ? "HTTP_PORT" : "HTTPS_PORT", "LISTEN_HOST");
-    });
+    const { listenHosts: hosts, httpPort, httpsPort } = settings;
+    const plain = httpPort === null ? [] : await listen(gateway, { name: "HTTP_PORT", port: httpPort, hosts, fds: sockets?.http }, {});
+    const secure = tls === null ? [] : await listen(gateway, { name: "HTTPS_PORT", port: httpsPort, hosts, fds: sockets?.https }, { tls });
+    if (supervisor !== null) await (await ON_DEMAND.workers()).startWorkers(supervisor, gateway, plain, secure, tls);
     const [http, https] = [urlsOf(plain), urlsOf(secure)];
     const adminUrl = (await admin?.listen()) ?? null;
     if (settings.manager !== null) {
@@ -110,26 +106,23 @@ async function open<G extends GatewayCore>(Kind: new (options: CompleteOptions, 
   }
 }
 
-interface Listening {
-  readonly gateway: GatewayCore;
-  readonly settings: Settings;
+interface Place {
   readonly name: "HTTP_PORT" | "HTTPS_PORT";
   readonly port: number;
-  /** Passed sockets; none: the port is opened on all addresses. */
+  readonly hosts: readonly string[];
+  /** Passed sockets; none: the port is opened on all hosts. */
   readonly fds: readonly number[] | undefined;
-  readonly tls: TlsFiles | null;
 }
 
-async function listenFor(listening: Listening): Promise<BoundAddress[]> {
-  const { gateway, fds = [], tls } = listening;
-  const secure = tls === null ? {} : { tls };
-  const addresses = fds.length > 0 ? await (await ON_DEMAND.sockets()).listenOnPassed(gateway, fds, secure) : await listenOnAll(listening, secure);
-  return addresses.map(({ address, port }) => ({ host: address, port, isSecure: tls !== null }));
+async function listen(gateway: GatewayCore, place: Place, secure: ListenOptions): Promise<BoundAddress[]> {
+  const { fds = [] } = place;
+  const opened = fds.length === 0 ? listenOnAll(gateway, place, secure) : (await ON_DEMAND.sockets()).listenOnPassed(gateway, fds, secure);
+  return (await opened).map(({ address, port }) => ({ host: address, port, isSecure: secure.tls !== undefined }));
 }
 
-async function listenOnAll({ gateway, settings, name, port }: Listening, secure: ListenOptions): Promise<AddressInfo[]> {
+async function listenOnAll(gateway: GatewayCore, { name, port, hosts }: Place, secure: ListenOptions): Promise<AddressInfo[]> {
   const addresses: AddressInfo[] = [];
-  for (const host of settings.listenHosts) {
+  for (const host of hosts) {
     const shared = addresses[0]?.port ?? port; // "any free port" is the same port on all addresses
     try {
       addresses.push(await gateway.listen({ ...secure, host, port: shared }));
@@ -137,7 +130,7 @@ async function listenOnAll({ gateway, settings, name, port }: Listening, secure:
       // A machine without IPv6 must not fail for the default "::".
       if (error instanceof ConfigError) throw error;
       const { code } = error as NodeJS.ErrnoException;
-      if (host === "::" && settings.listenHosts.length > 1 && (code === "EAFNOSUPPORT" || code === "EADDRNOTAVAIL")) continue;
+      if (host === "::" && hosts.length > 1 && (code === "EAFNOSUPPORT" || code === "EADDRNOTAVAIL")) continue;
       throw listenFailure(error as NodeJS.ErrnoException, addressOf({ host, port: shared }), name, "LISTEN_HOST");
     }
   }

@@ -2,11 +2,15 @@
  * Decides how many workers there are, and whether this machine can have them.
  */
 import { availableParallelism } from "node:os";
+import { addressOf } from "../base/ip_address.ts";
 import type { Log } from "../base/log.ts";
+import type { BoundAddress } from "../cluster/messages.ts";
 import { Supervisor } from "../cluster/supervisor.ts";
 import type { Settings } from "../config/settings.ts";
+import type { GatewayCore } from "../gateway/gateway.ts";
 import type { PartName } from "../gateway/parts.ts";
-import { Failure } from "./failure.ts";
+import type { TlsFiles } from "../server/tls.ts";
+import { Failure, listenFailure } from "./failure.ts";
 
 /** Systems on which several threads can listen on one port, and the kernel spreads the connections over them. */
 const SYSTEMS: readonly string[] = ["linux", "freebsd", "dragonfly", "sunos", "aix"];
@@ -29,6 +33,17 @@ export function openWorkers(settings: Settings, parts: readonly PartName[], log:
     ...{ count, log: { level: logLevel, format: logFormat }, tracing, adminCookie: admin?.cookie ?? null },
     ...{ parts, logger: log, write },
   });
+}
+
+/** Throws a `Failure` where a worker cannot listen on the same port. */
+export async function startWorkers(supervisor: Supervisor, gateway: GatewayCore, plain: readonly BoundAddress[], secure: readonly BoundAddress[], tls: TlsFiles | null): Promise<void> {
+  try {
+    await supervisor.start(gateway, [...plain, ...secure], tls);
+  } catch (error) {
+    const { code, message, address, port } = error as NodeJS.ErrnoException & { readonly address?: string; readonly port?: number };
+    if (code !== "EADDRINUSE") throw new Failure(message, 1);
+    throw listenFailure(error as NodeJS.ErrnoException, addressOf({ host: address!, port: port! }), plain[0]?.port === port ? "HTTP_PORT" : "HTTPS_PORT", "LISTEN_HOST");
+  }
 }
 
 export function workerCount(asked: number | "auto", log: Log, { node, platform, cores }: Machine): number {

@@ -6,31 +6,29 @@ import { basename, dirname, resolve } from "node:path";
 import { systemClock, type Clock, type Timer } from "../base/clock.ts";
 
 export interface WatchOptions {
-  /** Called after the file has changed and then stayed the same for `debounceMs`. */
+  /** Called after the file has changed and then stayed the same for 100 ms: saving often takes several steps. */
   readonly onChange: () => void;
-  /** In milliseconds: saving often takes several steps. Default 100. */
-  readonly debounceMs?: number;
   /** A change from this moment on counts, in milliseconds since 1970. Default: one from now on. */
-  readonly since?: number;
-  /** Polling interval in milliseconds. Default 1500. */
-  readonly pollMs?: number;
+  readonly since?: number | undefined;
   readonly clock?: Clock;
 }
+
+const SETTLED_MS = 100;
+const POLL_MS = 1500;
 
 /**
  * Watches the folder, not the file: a rename-save replaces the watched file, and Kubernetes swaps the `..data` link next to it.
  * Network and container file systems and link targets may send no events, so the file is polled too.
  * A file that disappears briefly has not changed; its replacement may differ. The watch does not keep the process alive.
  */
-export function watchFile(path: string, options: WatchOptions): { close(): void } {
-  const { onChange, debounceMs = 100, pollMs = 1500, clock = systemClock, since = Infinity } = options;
+export function watchFile(path: string, { onChange, clock = systemClock, since = Infinity }: WatchOptions): { close(): void } {
   let known = changedAt(path) >= since ? null : signature(path);
   let settling: Timer | null = null;
   let watcher: FSWatcher | null = null;
 
   const settle = () => {
     settling?.cancel();
-    settling = clock.after(debounceMs, () => {
+    settling = clock.after(SETTLED_MS, () => {
       settling = null;
       const current = signature(path);
       if (current === null || current === known) return;
@@ -38,34 +36,29 @@ export function watchFile(path: string, options: WatchOptions): { close(): void 
       onChange();
     });
   };
-
+  const stopListening = () => {
+    watcher?.close();
+    watcher = null;
+  };
   const listen = () => {
-    const name = basename(path);
     try {
       watcher = watch(dirname(path), { persistent: false }, (_event, changed) => {
-        // Events of other files in the folder must not restart the debounce timer.
-        if (changed === null || changed === name || changed === "..data") settle();
+        // Events of other files in the folder must not restart the wait.
+        if (changed === null || changed === basename(path) || changed === "..data") settle();
       });
       watcher.on("error", stopListening); // the folder was removed; the next poll tries again
     } catch {
       watcher = null;
     }
   };
-
-  const stopListening = () => {
-    watcher?.close();
-    watcher = null;
-  };
-
-  const poll = () => {
+  const polling = clock.after(POLL_MS, () => {
     polling.restart();
     if (watcher === null) listen();
     const current = signature(path);
     if (settling === null && current !== null && current !== known) settle();
-  };
+  });
 
   listen();
-  const polling = clock.after(pollMs, poll);
   if (known === null) settle();
   return {
     close() {
@@ -106,7 +99,7 @@ export function watchFiles(onChange: () => void): { follow(paths: readonly strin
       watcher.close();
       watchers.delete(path);
     }
-    for (const path of wanted) if (!watchers.has(path)) watchers.set(path, watchFile(path, { onChange, ...(since !== undefined && { since }) }));
+    for (const path of wanted) if (!watchers.has(path)) watchers.set(path, watchFile(path, { onChange, since }));
   };
   return { follow, close: () => follow([]) };
 }

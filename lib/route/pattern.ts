@@ -88,6 +88,4 @@ function parsePlaceholder(written: string): Segment | { readonly error: string }
 }
 
 /** Quoted, with control characters made visible. */
-function show(text: string): string {
-  return JSON.stringify(text);
-}
+const show: (text: string) => string = JSON.stringify;

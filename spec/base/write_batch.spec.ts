@@ -19,12 +19,12 @@ it("writes of one round of the event loop are sent together, in order, at its en
 });
 
 it("a full batch is sent at once", async () => {
-  const writeBatch = new WriteBatch(3);
+  const writeBatch = new WriteBatch();
   const left: number[] = [];
-  for (const i of [1, 2, 3, 4]) writeBatch.add(() => void left.push(i));
-  expect(left).toEqual([1, 2, 3]);
+  for (let i = 1; i <= 65; i++) writeBatch.add(() => void left.push(i));
+  expect(left).toEqual(Array.from({ length: 64 }, (_, i) => 1 + i));
   await nextRound();
-  expect(left).toEqual([1, 2, 3, 4]);
+  expect(left.slice(64)).toEqual([65]);
 });
 
 it("now() sends the batch at once, and it is not sent again", async () => {
@@ -40,13 +40,16 @@ it("now() sends the batch at once, and it is not sent again", async () => {
 });
 
 it("a write that is added while a batch is sent goes into the next batch", async () => {
-  const writeBatch = new WriteBatch(2);
+  const writeBatch = new WriteBatch();
   const left: string[] = [];
+  const addOthers = (count: number) => Array.from({ length: count }, () => writeBatch.add(() => {}));
   writeBatch.add(() => {
     left.push("first");
     writeBatch.add(() => void left.push("made ready by the first"));
+    addOthers(62);
     writeBatch.add(() => void left.push("and this"));
   });
+  addOthers(62);
   writeBatch.add(() => void left.push("second"));
   expect(left).toEqual(["first", "made ready by the first", "and this", "second"]);
   await nextRound();

@@ -2,7 +2,7 @@ import { mkdirSync, mkdtempSync, renameSync, rmSync, symlinkSync, unlinkSync, ut
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { systemClock } from "../../lib/base/clock.ts";
+import { systemClock, type Clock } from "../../lib/base/clock.ts";
 import { watchFile } from "../../lib/config/watch.ts";
 import { manualClock, type ManualClock } from "../support/clock.ts";
 
@@ -25,11 +25,11 @@ afterEach(() => {
   rmSync(folder, { recursive: true });
 });
 
-const start = () => void (watching = watchFile(path, { clock, pollMs: 1000, onChange: () => changes++ }));
+const start = () => void (watching = watchFile(path, { clock, onChange: () => changes++ }));
 
 /** Long enough for a poll to notice and for the change to settle. The event loop does not turn, so no file event comes in. */
 const look = () => {
-  clock.advance(1000);
+  clock.advance(1500);
   clock.advance(100);
 };
 
@@ -71,7 +71,7 @@ describe("watchFile, polling", () => {
   it("waits until the file stays the same", () => {
     start();
     writeFileSync(path, "{");
-    clock.advance(1000);
+    clock.advance(1500);
     clock.advance(99);
     expect(changes).toBe(0);
     clock.advance(1);
@@ -100,10 +100,10 @@ describe("watchFile, polling", () => {
 
   it("reports nothing while nothing changes, and nothing once closed", () => {
     start();
-    clock.advance(1000);
+    clock.advance(1500);
     expect(clock.pending).toBe(1); // the next poll
     writeFileSync(path, '{"a":1}');
-    clock.advance(1000);
+    clock.advance(1500);
     expect(clock.pending).toBe(2); // and the change that is settling
     watching.close();
     clock.advance(10_000);
@@ -113,9 +113,11 @@ describe("watchFile, polling", () => {
 });
 
 describe("watchFile, by file events", () => {
+  /** Polls once an hour. */
+  const eventClock: Clock = { ...systemClock, after: (ms, run) => systemClock.after(ms === 1500 ? 3_600_000 : ms, run) };
   const changed = (change: () => void) =>
     new Promise<void>((resolve) => {
-      watching = watchFile(path, { clock: systemClock, debounceMs: 5, pollMs: 3_600_000, onChange: resolve });
+      watching = watchFile(path, { clock: eventClock, onChange: resolve });
       change();
     });
 
