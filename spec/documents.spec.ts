@@ -16,7 +16,7 @@ import { Call, Exchange } from "../lib/http/exchange.ts";
 import * as everything from "../lib/index.ts";
 import { builtinPlugins } from "../lib/plugins/builtin.ts";
 import { document, documents, found, read, root, tableUnder } from "./support/documents.ts";
-import { configJsonSchema } from "./support/schema.ts";
+import { configJsonSchema } from "../lib/cli/schema.ts";
 
 const sources = readdirSync(`${root}/lib`, { recursive: true, encoding: "utf8" })
   .filter((name) => name.endsWith(".ts"))

@@ -1,10 +1,12 @@
 /**
  * `edge-gateway schema`: prints the JSON Schema of the configuration. It runs the code of plugin modules.
  */
-import { configJsonSchema } from "../config/model.ts";
+import { suggest } from "../base/suggest.ts";
 import { parseWithPositions } from "../config/json_text.ts";
+import { configSchema, type PluginKind } from "../config/model.ts";
 import { kindsWithModules } from "../config/plugin_modules.ts";
 import * as references from "../config/references.ts";
+import type { JsonSchema } from "../config/schema.ts";
 import { readConfigFile } from "../config/source.ts";
 import { ConfigError } from "../gateway/config_error.ts";
 import { signatureCheck } from "../gateway/config_reader.ts";
@@ -18,9 +20,16 @@ import { configKeyFile, namedFile } from "./config_file.ts";
 /** Errors in the configuration do not matter, except that its plugin modules must be usable. */
 export const schema: RunCommand = async (given) => {
   const kinds = given.flags.config === undefined ? builtinPlugins : await kindsFor(namedFile(given), configKeyFile(given));
-  process.stdout.write(`${JSON.stringify(configJsonSchema(kinds, ALL_FIELDS), null, 2)}\n`);
+  process.stdout.write(`${JSON.stringify(configJsonSchema(kinds), null, 2)}\n`);
   return 0;
 };
+
+/** For editors: the whole configuration as one JSON Schema document. */
+export function configJsonSchema(kinds: readonly PluginKind[]): JsonSchema {
+  const definitions: Record<string, JsonSchema> = {};
+  const root = configSchema(kinds, ALL_FIELDS).jsonSchema(definitions);
+  return { $schema: "https://json-schema.org/draft/2020-12/schema", title: "edge-gateway configuration", ...root, $defs: definitions };
+}
 
 /** The built-in kinds, and those from the modules of a configuration file. */
 async function kindsFor(file: string, keyFile: string | undefined): Promise<readonly AnyPlugin[]> {
@@ -28,7 +37,7 @@ async function kindsFor(file: string, keyFile: string | undefined): Promise<read
   const read = readConfigFile(file, signatureCheck(modules, keyFile));
   if (!read.ok) throw new ConfigError(read.issues, file);
   parseWithPositions(read);
-  const { kinds, issues } = kindsWithModules<AnyPlugin>(read, { references, environment: process.env }, builtinPlugins, modules.kindsOf);
+  const { kinds, issues } = kindsWithModules<AnyPlugin>(read, { references, suggest, environment: process.env }, builtinPlugins, modules.kindsOf);
   if (issues.length > 0) throw new ConfigError(issues, file);
   return kinds;
 }

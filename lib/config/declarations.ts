@@ -21,6 +21,11 @@ export interface RouteIssue {
   readonly message: string;
 }
 
+export interface RoutesRead {
+  readonly declared: readonly RouteDeclaration[];
+  readonly issues: readonly RouteIssue[];
+}
+
 /**
  * The routes as far as they can be read, so that their patterns are checked together with everything else. Missing and wrong paths are
  * left out: the schema reports them.

@@ -3,7 +3,7 @@
  */
 import { createHash } from "node:crypto";
 import { byPosition, formatPath, inKeyOrder, positionAt, type Issue, type Json, type JsonNode } from "./json.ts";
-import type { RouteDeclaration, RouteIssue } from "./declarations.ts";
+import type { RoutesRead } from "./declarations.ts";
 import { configSchema, type Config, type PluginKind } from "./model.ts";
 import type { PartFields } from "./part_fields.ts";
 import type { readTests } from "./read_tests.ts";
@@ -25,11 +25,6 @@ export interface LoadOptions<K extends PluginKind = PluginKind> extends ReadOpti
   readonly readRoutes?: ((root: JsonNode, sources: Sources) => RoutesRead) | undefined;
   /** Checks the files of `test_files`. Default: they need no signature. */
   readonly checkSignature?: CheckSignature | undefined;
-}
-
-export interface RoutesRead {
-  readonly declared: readonly RouteDeclaration[];
-  readonly issues: readonly RouteIssue[];
 }
 
 export type LoadResult<K extends PluginKind = PluginKind> =

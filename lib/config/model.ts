@@ -188,13 +188,6 @@ function serviceSchema<P extends PluginInput>(plugins: Plugins<P>, parts: readon
 
 const ACCEPTED = "Warnings that are not reported: a code, a colon, and the path that the warning names.";
 
-/** For editors: the whole configuration as one JSON Schema document. */
-export function configJsonSchema(kinds: readonly PluginKind[], parts: readonly PartFields[]): s.JsonSchema {
-  const definitions: Record<string, s.JsonSchema> = {};
-  const root = configSchema(kinds, parts).jsonSchema(definitions);
-  return { $schema: "https://json-schema.org/draft/2020-12/schema", title: "edge-gateway configuration", ...root, $defs: definitions };
-}
-
 /** "GET /b/{id}"; "/b" if all methods are accepted. */
 export function defaultRouteName(methods: readonly string[], path: string): string {
   return methods.length === 0 ? path : `${methods.join(",")} ${path}`;

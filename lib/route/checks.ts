@@ -1,9 +1,8 @@
 /**
  * Checks the routes of a configuration: reports broken patterns, and routes that match the same requests.
  */
-import { declarations, type RouteDeclaration, type RouteIssue } from "../config/declarations.ts";
+import { declarations, type RouteDeclaration, type RouteIssue, type RoutesRead } from "../config/declarations.ts";
 import type { JsonNode } from "../config/json.ts";
-import type { RoutesRead } from "../config/load.ts";
 import type { PartFields } from "../config/part_fields.ts";
 import type { Sources } from "../config/schema_core.ts";
 import type * as conditionsPart from "./conditions.ts";

@@ -3,7 +3,8 @@ import type { Config, ConfigInput } from "../../lib/config/model.ts";
 import * as s from "../../lib/config/schema.ts";
 import { EXPIRED } from "../support/certs.ts";
 import { OTHER_CA, SHOP, WILDCARD } from "../support/more_certs.ts";
-import { configJsonSchema, loadConfig } from "../support/schema.ts";
+import { configJsonSchema } from "../../lib/cli/schema.ts";
+import { loadConfig } from "../support/schema.ts";
 
 const kinds = [
   { name: "key_auth", schema: s.object({ key: s.string({ min: 1 }), hide_credentials: s.withDefault(s.boolean(), false) }) },

@@ -5,7 +5,8 @@ import type { ConfigSource } from "../../lib/config/source.ts";
 import type { Config, ConfigInput } from "../../lib/config/model.ts";
 import { isMatches, type Matches } from "../../lib/config/expected.ts";
 import type { ConfigTest } from "../../lib/config/tests.ts";
-import { configJsonSchema, loadConfig } from "../support/schema.ts";
+import { configJsonSchema } from "../../lib/cli/schema.ts";
+import { loadConfig } from "../support/schema.ts";
 
 const SECRET = "hunter2-plain-key";
 const readFile = (path: string) => (path === "/run/key" ? "from-file\n" : "");

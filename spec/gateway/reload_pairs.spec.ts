@@ -21,7 +21,7 @@ import { backend, running } from "../support/gateway.ts";
 import { closedPort } from "../support/origin.ts";
 import { fileWith } from "../support/process.ts";
 import { ask, eventually } from "../support/raw_client.ts";
-import { configJsonSchema } from "../support/schema.ts";
+import { configJsonSchema } from "../../lib/cli/schema.ts";
 
 /** The port of a server of this kind that answers every request with 200, closed with the test. */
 async function answering(server: https.Server | http2.Http2Server): Promise<number> {

@@ -3,11 +3,10 @@ import { loadConfig as load, type LoadOptions, type LoadResult } from "../../lib
 import type { ConfigSource } from "../../lib/config/source.ts";
 import { suggest } from "../../lib/base/suggest.ts";
 import { declarations, type RouteDeclaration, type RouteIssue } from "../../lib/config/declarations.ts";
-import { configJsonSchema as jsonSchema, type PluginKind } from "../../lib/config/model.ts";
+import type { PluginKind } from "../../lib/config/model.ts";
 import { parseWithPositions } from "../../lib/config/json_text.ts";
 import { readTests } from "../../lib/config/read_tests.ts";
 import * as references from "../../lib/config/references.ts";
-import type { JsonSchema } from "../../lib/config/schema.ts";
 import { ALL_FIELDS } from "../../lib/parts/all_parts.ts";
 import { checkRoutes as check } from "../../lib/route/checks.ts";
 import * as conditions from "../../lib/route/conditions.ts";
@@ -26,10 +25,6 @@ export function loadConfig<K extends PluginKind>(source: ConfigSource, { checkRo
   };
   const result: LoadResult<K> = load(source, { parts: ALL_FIELDS, readTests, references, suggest, readRoutes, ...options });
   return result.ok ? { ...result, conditions, upstreamPaths } : result;
-}
-
-export function configJsonSchema(kinds: readonly PluginKind[]): JsonSchema {
-  return jsonSchema(kinds, ALL_FIELDS);
 }
 
 export function checkRoutes(declarations: readonly RouteDeclaration[]): RouteIssue[] {
