@@ -149,10 +149,6 @@ export class Supervisor implements Followers {
     this.#broadcast({ type: "tls", files });
   }
 
-  get configured(): number {
-    return this.#places.length;
-  }
-
   async collect(extent: ReportExtent): Promise<void> {
     const asked = this.#places.filter(takesRequests).map((place) => {
       place.worker!.postMessage({ type: "report", extent } satisfies ToWorker);

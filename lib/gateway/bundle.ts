@@ -23,13 +23,11 @@ export type ReportExtent = "counts" | "all";
 
 /** The gateways of all workers, as the one of the main thread sees them. */
 export interface Followers {
-  /** How many workers there should be. */
-  readonly configured: number;
   /** How many of them serve. */
   readonly serving: number;
   /** How many were replaced since the start. */
   readonly restarts: number;
-  /** How many threads have not ended; more than `configured` while one that was replaced hangs in a native call. */
+  /** How many threads have not ended; more than there should be while one that was replaced hangs in a native call. */
   readonly alive: number;
   /** Ends all workers; resolves when they have ended. */
   terminate(): Promise<void>;
@@ -56,8 +54,8 @@ export interface WatchedRoute {
   readonly plugins: readonly string[];
 }
 
-/** A bundle that came from another thread, where a Buffer arrives as a Uint8Array. */
-export function received(bundle: Bundle): Bundle {
+/** A configuration that came from another thread, where a Buffer arrives as a Uint8Array. */
+export function received<T extends Pick<Bundle, "source" | "files">>(bundle: T): T {
   const { source } = bundle;
   const files = new Map(Array.from(bundle.files, ([path, content]) => [path, asBuffer(content)]));
   if (!("text" in source) || typeof source.text === "string") return { ...bundle, files };

@@ -85,7 +85,7 @@ export class ConfigReader {
     if (known === undefined) this.named = [...named];
     if (!loaded.ok) throw new ConfigError(loaded.issues, fileOf(source));
     if (errors === null && !areDistinct(loaded.config.services)) throw new ConfigError([CHECK_ROUTES], fileOf(source));
-    if (this.options.hasHttps === false) modules.partIfLoaded("httpsRedirect")?.refuseHttpsRedirect(loaded.config.global, source);
+    if (this.options.hasHttps === false) modules.partIfLoaded("httpsRedirect")?.refuseHttpsRedirect(loaded);
     return { source, inputs: { environment, files }, loaded: { ...loaded, conditions, upstreamPaths: modules.partIfLoaded("upstreamPath") } };
   }
 

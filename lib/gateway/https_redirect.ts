@@ -2,12 +2,11 @@
  * Redirects requests that arrive over plain HTTP to HTTPS, before a route is looked up (`global.https_redirect`).
  */
 import { positionAt } from "../config/json.ts";
-import { parseJson } from "../config/json_text.ts";
+import type { LoadResult } from "../config/load.ts";
 import type { Config } from "../config/model.ts";
-import type { ConfigSource } from "../config/source.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import type { Inbound } from "../server/receive.ts";
-import { ConfigError, fileOf } from "./config_error.ts";
+import { ConfigError } from "./config_error.ts";
 
 export { fields } from "../config/https_redirect.ts";
 
@@ -28,12 +27,11 @@ export function httpsRedirect({ status, port }: NonNullable<Config["global"]["ht
 }
 
 /** For a gateway without an HTTPS listener. Throws a `ConfigError` if the configuration leads clients to one. */
-export function refuseHttpsRedirect(global: Config["global"], source: ConfigSource): void {
-  if (global.httpsRedirect === undefined) return;
+export function refuseHttpsRedirect({ config, secrets: { root }, file }: Pick<Extract<LoadResult, { readonly ok: true }>, "config" | "secrets" | "file">): void {
+  if (config.global.httpsRedirect === undefined) return;
   const at = ["global", "https_redirect"];
-  const node = "text" in source ? parseJson(source.text).node : null;
   const message = "needs an HTTPS listener: set SERVER_CERT_PATH and SERVER_KEY_PATH";
-  throw new ConfigError([{ at, message, position: node === null ? null : positionAt(node, at) }], fileOf(source));
+  throw new ConfigError([{ at, message, position: positionAt(root, at) }], file);
 }
 
 /** Of a target in absolute-form (RFC 9112 §3.2.2). */

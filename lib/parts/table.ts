@@ -87,7 +87,6 @@ export const PARTS = {
   breaker: { named: ["services[].circuit_breaker"], load: () => import("../upstream/breaker.ts") },
   /** TLS to upstreams and to shared counters. */
   upstreamTls: { named: ["services[].protocol=https", "services[].protocol=h2"], load: () => import("../upstream/tls.ts") },
-  /** The look-ups of upstreams that have names. */
   names: { named: hasNames, load: () => import("../upstream/addresses.ts") },
   /** Which of several upstreams are healthy. */
   health: { named: hasHealth, load: () => import("../upstream/health.ts") },
@@ -96,12 +95,9 @@ export const PARTS = {
   sharedHealth: { load: () => import("../upstream/shared_health.ts") },
   /** How they share the counts of rate limits, and the memory of plugins. */
   sharedCallers: { load: () => all(import("../gateway/plugin_memory.ts"), import("../store/shared_callers.ts")) },
-  /** Conditions of routes. */
   conditions: { named: ["services[].routes[].match"], load: () => import("../route/conditions.ts") },
-  /** Another path at the upstream. */
   upstreamPath: { named: ["services[].upstream_path", "services[].routes[].upstream_path"], load: () => import("../route/upstream_path.ts") },
   retries: { named: ["services[].retries"], load: () => import("../upstream/retries.ts") },
-  /** Node's parser of responses. */
   nodeParser: { named: ["services[].upstream_client=node"], load: () => import("../upstream/node_response_parser.ts") },
   split: { named: ["services[].split"], load: () => import("../upstream/split.ts") },
   sticky: { named: ["services[].sticky"], load: () => import("../upstream/sticky.ts") },
@@ -155,7 +151,6 @@ export const PARTS = {
   exposition: { load: () => all(import("../observe/exposition.ts"), import("../observe/process.ts"), import("../report/families.ts")) },
   /** The format of the access log that is not JSON. */
   combinedLog: { named: ["global.access_log.format=combined"], load: () => import("../observe/combined_line.ts") },
-  /** The file of the access log. */
   logFile: { named: ["global.access_log.file"], load: () => import("../observe/log_file.ts") },
   /** Which requests get no line in it. */
   logFilter: { named: ["global.access_log.sample", "global.access_log.exclude"], load: () => import("../observe/line_filter.ts") },
@@ -171,11 +166,9 @@ export const PARTS = {
   lacking: { load: () => import("../gateway/lacking.ts") },
   /** What replaces the configuration in force; the first reload has it loaded, and a start whose configuration names files. */
   reloads: { load: () => import("../gateway/reloads.ts") },
-  /** What a reload changes. */
   changes: { load: () => import("../proof/config_diff.ts") },
   workerReports: { load: () => import("../report/worker_reports.ts") },
   tracing: { load: () => import("../gateway/tracing.ts") },
-  /** Signed configurations. */
   signatures: { load: () => import("../config/signed.ts") },
   /** For dry runs. */
   recentRequests: { load: () => import("../gateway/recent_requests.ts") },

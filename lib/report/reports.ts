@@ -40,7 +40,7 @@ export function statusOf(source: GatewayParts): GatewayStatus {
     lastReload,
     lastChange,
     counters: countersOf(source),
-    workers: followers === null ? null : { configured: followers.configured, serving: followers.serving, restarts: followers.restarts },
+    workers: followers === null ? null : { configured: runtime.threads.count, serving: followers.serving, restarts: followers.restarts },
     tests: lastTests === null || lastTests.report.tests.length === 0 ? null : { passed: lastTests.report.passed, failed: lastTests.report.failed },
     pluginFaults: [...pluginFaults.values()],
     certificates: [...(https === null ? [] : [https.certificate]), ...hostCertificates],
