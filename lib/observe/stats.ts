@@ -213,7 +213,7 @@ class Sum extends Counts {
 }
 
 function figures(sum: Sum, seconds: number): Figures {
-  return { ...tryFigures(sum, seconds), limitedPerS: sum.limited / seconds, statusesPerS: statusesOf(sum, (count) => count / seconds) };
+  return { ...tryFigures(sum, seconds), limitedPerS: sum.limited / seconds, statusesPerS: statusesOf(sum, seconds) };
 }
 
 function tryFigures(sum: Sum, seconds: number): TryFigures {
@@ -223,14 +223,14 @@ function tryFigures(sum: Sum, seconds: number): TryFigures {
 function stepFigures(total: Recent): Omit<Point, "at"> {
   const sum = new Sum().include(total, 0, "step");
   const { requests, errors, limited } = sum;
-  return { requests, errors, limited, statuses: statusesOf(sum, (count) => count), ...quantiles(sum) };
+  return { requests, errors, limited, statuses: statusesOf(sum, 1), ...quantiles(sum) };
 }
 
-function statusesOf(sum: Counts, of: (count: number) => number): StatusCounts {
+function statusesOf(sum: Counts, seconds: number): StatusCounts {
   const counts = new Map(STATUSES.map((name, i) => [name, sum.status(i)]));
   const refused = (["401", "403", "404"] as const).reduce((all, name) => all + counts.get(name)!, 0);
   counts.set("4xx", counts.get("4xx")! + refused).delete("");
-  return Object.fromEntries([...counts].filter(([, count]) => count > 0).map(([name, count]) => [name, of(count)]));
+  return Object.fromEntries([...counts].filter(([, count]) => count > 0).map(([name, count]) => [name, count / seconds]));
 }
 
 function quantiles(sum: Counts): Quantiles {

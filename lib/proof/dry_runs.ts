@@ -28,7 +28,6 @@ const LIMITS: DryRunLimits = { ms: 30_000, megabytes: 512 };
 export class DryRuns {
   readonly #queue = createTaskQueue(1, MAX_WAITING);
   readonly #configuration: Configuration;
-
   readonly #limits: DryRunLimits;
 
   constructor(configuration: Configuration, limits = LIMITS) {

@@ -25,8 +25,6 @@ import { matchingTable, Scratch } from "./scratch.ts";
 import { requestOf, serversOf, upstreamOf, type Forwarded } from "./stand_ins.ts";
 import { passwordsOnce, TestTime, TestTimes, threadUsage } from "./test_time.ts";
 
-export type { TestReport, TestResult };
-
 export interface RunOptions {
   /** Runs only the tests whose name contains this text. Default: all. */
   readonly only?: string | undefined;
