@@ -6,7 +6,6 @@
 import { hash } from "node:crypto";
 import { messageOf } from "../base/errors.ts";
 import { isTime, type JwtClaims } from "../base/jwt.ts";
-import type { MemoryPart } from "../base/shared_memory.ts";
 import { CLIENT_TLS } from "../config/tls_fields.ts";
 import { array, integer, object, oneOf, optional, string, withDefault, type Infer } from "../config/schema.ts";
 import type { Client, ClientFailure } from "../client/client.ts";
@@ -16,7 +15,7 @@ import { admission, BYTES_PER_CHARACTER, checkClaimHeaders, CLAIM_FIELDS, claims
 import type { Admitted } from "./access_token.ts";
 import { checkClient, CLIENT_FIELDS, clientCredentials } from "./client_credentials.ts";
 import { checkTls, clientTls, httpUrl } from "./endpoint.ts";
-import type { KeptState, Plugin, Tools } from "./plugin.ts";
+import type { Plugin, Tools } from "./plugin.ts";
 import { sparseCount } from "./sparse_count.ts";
 import { queryPlaces, TOKEN_PLACES, tokenReader } from "./token_place.ts";
 
@@ -60,7 +59,7 @@ export const introspection: Plugin<typeof schema> = {
   create(config, tools) {
     const tls = clientTls(config.tls);
     const client = tools.keep("client", { tls }, () => tools.client({ tls }));
-    const introspector = tools.keep("tokens", config, () => new Introspector(config, tools, client));
+    const tokens = tools.keep("tokens", config, () => introspector(config, tools, client));
     const readToken = tokenReader(config.tokenFrom);
     const admit = admission(config);
     const refuse = tokenRefusals("introspection", tools.gatewayName, REFUSALS, config.scopes);
@@ -82,12 +81,12 @@ export const introspection: Plugin<typeof schema> = {
         logPassed(error);
         return admit(next, exchange, { identity: null, claims: exchange.claims, headers: [] });
       };
-      if (assumed !== null) return (exchange) => settle(exchange, introspector.examine(assumed));
+      if (assumed !== null) return (exchange) => settle(exchange, tokens.examine(assumed));
       return (exchange) => {
         const token = readToken(exchange);
         if (token === undefined) return refuse(exchange, "missing");
         if (token === null) return refuse(exchange, "ambiguous");
-        const verdict = introspector.verdict(token, exchange.call);
+        const verdict = tokens.verdict(token, exchange.call);
         return verdict instanceof Promise ? verdict.then((late) => settle(exchange, late)) : settle(exchange, verdict);
       };
     };
@@ -119,104 +118,95 @@ interface Remembered {
 /** A request to the server that has not been answered. */
 interface Question {
   readonly verdict: Promise<Verdict>;
-  readonly controller: AbortController;
   /** How many requests wait for it. */
   waiting: number;
+  /** None of them waits any more. */
+  giveUp(): void;
 }
 
 /** Asks about tokens, about each of them once at a time, and remembers the answers. */
-class Introspector implements KeptState {
-  readonly examine: (claims: JwtClaims) => Finding;
-  readonly #config: Config;
-  readonly #clock: Tools["clock"];
-  readonly #client: Client;
-  readonly #credentials: ReturnType<typeof clientCredentials>;
+function introspector(config: Config, { clock, verdicts }: Tools, client: Client) {
+  const examine = examiner(config, clock);
+  const ask = asker(config, clock, client);
   /** By the SHA-256 of the token. */
-  readonly #remembered: MemoryPart<Remembered>;
-  readonly #questions = new Map<string, Question>();
+  const remembered = verdicts.part<Remembered>();
+  const questions = new Map<string, Question>();
 
-  constructor(config: Config, { clock, verdicts }: Tools, client: Client) {
-    this.examine = examiner(config, clock);
-    this.#config = config;
-    this.#clock = clock;
-    this.#client = client;
-    this.#credentials = clientCredentials(config, config.url, clock);
-    this.#remembered = verdicts.part();
-  }
-
-  /** A promise where the server has to be asked. Requests with one token share its answer; it is given up when none of them waits any more. */
-  verdict(token: string, call: Call): Verdict | Promise<Verdict> {
-    const key = hash("sha256", token, "base64url");
-    const known = this.#remembered.get(key);
-    if (known !== undefined) {
-      if (this.#clock.now() < known.until && this.#clock.wall() < known.expiresAt) return known.finding;
-      this.#remembered.delete(key);
-    }
-    let question = this.#questions.get(key);
-    if (question === undefined) {
-      if (token.length > MAX_TOKEN || !VISIBLE.test(token)) return "malformed";
-      question = this.#question(token, key);
-    }
-    return this.#wait(question, key, call);
-  }
-
-  #question(token: string, key: string): Question {
-    const controller = new AbortController();
-    const verdict = this.#ask(token, key, controller.signal).finally(() => this.#forget(key, question));
-    const question: Question = { verdict, controller, waiting: 0 };
-    this.#questions.set(key, question);
-    return question;
-  }
-
-  #wait(question: Question, key: string, call: Call): Promise<Verdict> {
-    question.waiting++;
-    return new Promise((resolve, reject) => {
-      question.verdict.then(resolve, reject);
-      call.onAbort(() => {
-        resolve({ error: "the client has disconnected", isOfServer: false });
-        if (--question.waiting > 0) return;
-        this.#forget(key, question);
-        question.controller.abort();
-      });
-    });
-  }
-
-  /** There may be another one about the same token. */
-  #forget(key: string, question: Question): void {
-    if (this.#questions.get(key) === question) this.#questions.delete(key);
-  }
-
-  /** Waiting requests still get their answers. */
-  close(): void {
-    this.#remembered.close();
-  }
-
-  async #ask(token: string, key: string, signal: AbortSignal): Promise<Verdict> {
-    const { url, timeoutMs, cacheS, negativeCacheS } = this.#config;
-    const { headers, fields } = this.#credentials();
-    const form = new URLSearchParams({ token, token_type_hint: "access_token", ...fields });
-    let answer: { readonly body: Buffer; readonly claims: JwtClaims };
-    let isOfServer = true;
-    try {
-      const request = { url: new URL(url), method: "POST", headers: [...FORM_HEADERS, ...headers], body: Buffer.from(form.toString()) };
-      const { status, body } = await this.#client.ask({ ...request, isRepeatable: true, timeoutMs, maxBytes: MAX_BYTES, signal });
-      isOfServer = !OF_THE_TOKEN.has(status);
-      answer = { body, claims: claimsOf(status, body) };
-    } catch (error) {
-      return { error: messageOf(error), isOfServer: (error as Partial<ClientFailure>).isOfServer ?? isOfServer };
-    }
-    const { claims, body } = answer;
-    const bytes = freezeClaims(claims);
-    const finding = this.examine(claims);
+  async function learn(token: string, key: string, signal: AbortSignal): Promise<Verdict> {
+    const answer = await ask(token, signal);
+    if ("error" in answer) return answer;
+    const { claims, bytes } = answer;
+    const finding = examine(claims);
     const isAdmitted = typeof finding !== "string";
     // A token that is not valid yet may be soon.
-    const lifetimeS = isAdmitted ? cacheS : finding === "early" ? 0 : negativeCacheS;
+    const lifetimeS = isAdmitted ? config.cacheS : finding === "early" ? 0 : config.negativeCacheS;
     if (lifetimeS > 0) {
       const expiresAt = isAdmitted && isTime(claims.exp) ? claims.exp * 1000 : Infinity;
-      this.#remembered.set(key, { finding, until: this.#clock.now() + lifetimeS * 1000, expiresAt }, isAdmitted ? bytes + body.length * BYTES_PER_CHARACTER : 0);
+      remembered.set(key, { finding, until: clock.now() + lifetimeS * 1000, expiresAt }, isAdmitted ? bytes : 0);
     }
     return finding;
   }
+
+  function questionAbout(token: string, key: string): Question {
+    const controller = new AbortController();
+    // There may be another one about the same token by then.
+    const forget = () => void (questions.get(key) === question && questions.delete(key));
+    const giveUp = () => {
+      forget();
+      controller.abort();
+    };
+    const question = { verdict: learn(token, key, controller.signal).finally(forget), waiting: 0, giveUp };
+    questions.set(key, question);
+    return question;
+  }
+
+  return {
+    examine,
+    /** A promise where the server has to be asked. Requests with one token share its answer. */
+    verdict(token: string, call: Call): Finding | Promise<Verdict> {
+      const key = hash("sha256", token, "base64url");
+      const known = remembered.get(key);
+      if (known !== undefined) {
+        if (clock.now() < known.until && clock.wall() < known.expiresAt) return known.finding;
+        remembered.delete(key);
+      }
+      const asked = questions.get(key);
+      if (asked === undefined && (token.length > MAX_TOKEN || !VISIBLE.test(token))) return "malformed";
+      return answerTo(asked ?? questionAbout(token, key), call);
+    },
+    /** Waiting requests still get their answers. */
+    close: () => remembered.close(),
+  };
+}
+
+function answerTo(question: Question, call: Call): Promise<Verdict> {
+  question.waiting++;
+  return new Promise((resolve, reject) => {
+    question.verdict.then(resolve, reject);
+    call.onAbort(() => {
+      resolve({ error: "the client has disconnected", isOfServer: false });
+      if (--question.waiting === 0) question.giveUp();
+    });
+  });
+}
+
+/** Returns a function that asks the server: the claims of its answer, and an estimate of the bytes that they take. */
+function asker(config: Config, clock: Tools["clock"], client: Client) {
+  const credentials = clientCredentials(config, config.url, clock);
+  return async (token: string, signal: AbortSignal): Promise<{ readonly claims: JwtClaims; readonly bytes: number } | Exclude<Verdict, Finding>> => {
+    const { headers, fields } = credentials();
+    const form = new URLSearchParams({ token, token_type_hint: "access_token", ...fields });
+    const request = { url: new URL(config.url), method: "POST", headers: [...FORM_HEADERS, ...headers], body: Buffer.from(form.toString()) };
+    let isOfServer = true;
+    try {
+      const { status, body } = await client.ask({ ...request, isRepeatable: true, timeoutMs: config.timeoutMs, maxBytes: MAX_BYTES, signal });
+      isOfServer = !OF_THE_TOKEN.has(status);
+      const claims = claimsOf(status, body);
+      return { claims, bytes: freezeClaims(claims) + body.length * BYTES_PER_CHARACTER };
+    } catch (error) {
+      return { error: messageOf(error), isOfServer: (error as Partial<ClientFailure>).isOfServer ?? isOfServer };
+    }
+  };
 }
 
 /** RFC 6749 §A.12. */

@@ -11,13 +11,13 @@ import { FORWARDING } from "../base/http_grammar.ts";
 import { evenShare } from "../base/share.ts";
 import { CLIENT_TLS } from "../config/tls_fields.ts";
 import { integer, object, optional, percent, withDefault } from "../config/schema.ts";
-import type { Client, ClientFailure } from "../client/client.ts";
+import type { ClientFailure } from "../client/client.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { isGrpc } from "../http/grpc.ts";
 import { endToEnd, hasHeader, headerValue, nameSet, withoutHeaders, type HeaderList } from "../http/headers.ts";
 import { LentBody } from "../http/lent_body.ts";
 import { checkTls, clientTls, httpUrl, originHeaders } from "./endpoint.ts";
-import type { KeptState, Plugin, Tools } from "./plugin.ts";
+import type { Plugin, Tools } from "./plugin.ts";
 import { sparseCount } from "./sparse_count.ts";
 
 const schema = object(
@@ -44,7 +44,7 @@ export const mirror: Plugin<typeof schema> = {
   schema,
   dials: { why: "mirror", urls: ({ url }) => [url] },
   create(config, tools) {
-    const copies = tools.keep("copies", config, () => new Copies(config, tools));
+    const copies = tools.keep("copies", config, () => copiesOf(config, tools));
     const isChosen = evenShare(config.percent);
     return (next) => (exchange) => {
       if (!isCopied(exchange) || !isChosen()) return next(exchange);
@@ -90,7 +90,7 @@ class Copy {
   #watch({ headers, call }: Exchange, body: Readable): void {
     this.#body = "recording";
     const forget = (bytes: number) => (this.#length = Math.max(0, this.#length - bytes));
-    if (Number(headerValue(headers, "content-length") ?? 0) > this.#copies.config.maxBodyBytes) this.#lose("too_long");
+    if (Number(headerValue(headers, "content-length") ?? 0) > this.#copies.maxBodyBytes) this.#lose("too_long");
     else tapBody(body, (chunk) => this.#record(chunk), forget);
     body.once("end", () => {
       if (this.#body === "recording") this.#body = "whole";
@@ -108,7 +108,7 @@ class Copy {
 
   #record(chunk: Buffer): void {
     if (this.#state === "over" || this.#body === "too_long" || this.#body === "dropped") return;
-    const { maxBodyBytes } = this.#copies.config;
+    const { maxBodyBytes } = this.#copies;
     const length = this.#length + chunk.length;
     if (length > maxBodyBytes) return this.#lose("too_long");
     if (length > this.#block.length) {
@@ -132,7 +132,7 @@ class Copy {
   #settle(): void {
     if (this.#state !== "due" || this.#body === "recording") return;
     this.#state = "over";
-    if (this.#body !== "whole") return this.#copies.tools.tally(this.#body);
+    if (this.#body !== "whole") return this.#copies.tally(this.#body);
     const { body } = this.original;
     this.#copies.send(this.original, body === null ? undefined : this.#block.subarray(0, this.#length), () => this.#release());
   }
@@ -148,78 +148,69 @@ class Copy {
   }
 }
 
+type Copies = ReturnType<typeof copiesOf>;
+
 /** The copies of one plugin instance. */
-class Copies implements KeptState {
-  readonly config: Config;
-  readonly tools: Tools;
-  readonly #client: Client;
-  readonly #url: URL;
-  /** Without the "/" at its end. */
-  readonly #basePath: string;
-  readonly #failed: (error: string) => void;
-  readonly #cutting = new AbortController();
-  #inFlight = 0;
+function copiesOf(config: Config, { log, scope, clock, client: clientOf, tally }: Tools) {
+  const { maxBodyBytes, maxInFlight, timeoutMs } = config;
+  const url = new URL(config.url);
+  const basePath = url.pathname.replace(/\/$/, "");
+  const client = clientOf({ maxConnections: maxInFlight, tls: clientTls(config.tls) });
+  const logFailed = sparseCount(clock, (copies, error: string) => {
+    log.warn("mirror cannot deliver copies", { plugin: scope.path, host: url.host, copies, error });
+  });
+  const cutting = new AbortController();
+  // Each copy on its way listens.
+  setMaxListeners(0, cutting.signal);
+  let inFlight = 0;
   /** Bytes of bodies in memory: those of copies on their way, and those that are being recorded. */
-  #bytes = 0;
-  #emptied = ignore;
-
-  constructor(config: Config, tools: Tools) {
-    const { log, scope, clock } = tools;
-    this.config = config;
-    this.tools = tools;
-    this.#client = tools.client({ maxConnections: config.maxInFlight, tls: clientTls(config.tls) });
-    this.#url = new URL(config.url);
-    this.#basePath = this.#url.pathname.replace(/\/$/, "");
-    this.#failed = sparseCount(clock, (copies, error) => log.warn("mirror cannot deliver copies", { plugin: scope.path, host: this.#url.host, copies, error }));
-    // Each copy on its way listens.
-    setMaxListeners(0, this.#cutting.signal);
-  }
-
-  /** Reserves memory, if all bodies together stay within `max_in_flight` times `max_body_bytes`. */
-  take(bytes: number): boolean {
-    if (this.#bytes + bytes > this.config.maxInFlight * this.config.maxBodyBytes) return false;
-    this.#bytes += bytes;
-    return true;
-  }
-
-  giveBack(bytes: number): void {
-    this.#bytes -= bytes;
-  }
-
-  /** `release` is called when the body is no longer needed. */
-  send(exchange: Exchange, body: Buffer | undefined, release: () => void): void {
-    const { maxInFlight, timeoutMs } = this.config;
-    if (this.#inFlight >= maxInFlight) {
-      release();
-      return this.tools.tally("dropped");
-    }
-    this.#inFlight++;
-    const target = this.#basePath + exchange.upstreamPath + exchange.query;
-    const request = { url: this.#url, target, method: exchange.method, headers: headersOf(exchange), ...(body !== undefined && { body }) };
-    const ended = (result: string) => {
-      this.#inFlight--;
-      release();
-      this.tools.tally(result);
-      if (this.#inFlight === 0) this.#emptied();
-    };
-    this.#client.ask({ ...request, timeoutMs, maxBytes: MAX_ANSWER_BYTES, discards: true, signal: this.#cutting.signal }).then(
-      () => ended("sent"),
-      ({ status, message }: ClientFailure) => {
-        // The rest of a long answer is of no interest.
-        if (status === null) this.#failed(message);
-        ended(status === null ? "failed" : "sent");
-      },
-    );
-  }
-
-  /** Copies on their way get a moment longer. */
-  async close(): Promise<void> {
-    this.#client.close();
-    if (this.#inFlight === 0) return;
-    const timer = this.tools.clock.after(CLOSING_MS, () => this.#cutting.abort());
-    await new Promise<void>((resolve) => (this.#emptied = resolve));
-    timer.cancel();
-  }
+  let held = 0;
+  let emptied = ignore;
+  return {
+    maxBodyBytes,
+    tally,
+    /** Reserves memory, if all bodies together stay within `max_in_flight` times `max_body_bytes`. */
+    take(bytes: number): boolean {
+      if (held + bytes > maxInFlight * maxBodyBytes) return false;
+      held += bytes;
+      return true;
+    },
+    giveBack(bytes: number): void {
+      held -= bytes;
+    },
+    /** `release` is called when the body is no longer needed. */
+    send(exchange: Exchange, body: Buffer | undefined, release: () => void): void {
+      if (inFlight >= maxInFlight) {
+        release();
+        return tally("dropped");
+      }
+      inFlight++;
+      const target = basePath + exchange.upstreamPath + exchange.query;
+      const request = { url, target, method: exchange.method, headers: headersOf(exchange), ...(body !== undefined && { body }) };
+      const ended = (result: string) => {
+        inFlight--;
+        release();
+        tally(result);
+        if (inFlight === 0) emptied();
+      };
+      client.ask({ ...request, timeoutMs, maxBytes: MAX_ANSWER_BYTES, discards: true, signal: cutting.signal }).then(
+        () => ended("sent"),
+        ({ status, message }: ClientFailure) => {
+          // The rest of a long answer is of no interest.
+          if (status === null) logFailed(message);
+          ended(status === null ? "failed" : "sent");
+        },
+      );
+    },
+    /** Copies on their way get a moment longer. */
+    async close(): Promise<void> {
+      client.close();
+      if (inFlight === 0) return;
+      const timer = clock.after(CLOSING_MS, () => cutting.abort());
+      await new Promise<void>((resolve) => (emptied = resolve));
+      timer.cancel();
+    },
+  };
 }
 
 /** Longer answers are broken off, and their connections closed. */

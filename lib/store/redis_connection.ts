@@ -135,31 +135,27 @@ export class RedisConnection {
     const { socket, ready } = opened;
     const parser = new ReplyParser();
     // A socket that was given up may still have bytes.
-    const isOwn = () => this.#socket === socket;
-    const take = (reply: RespValue) => {
-      if (isOwn()) this.#take(reply);
-    };
+    const own = <T>(run: (value: T) => void) => (value: T) => void (this.#socket === socket && run(value));
+    const take = own((reply: RespValue) => this.#take(reply));
+    const lost = (reason: string) => this.#lose(this.#state === "up" ? "connecting" : "down", reason);
     this.#socket = socket;
     this.#greetings = greetings;
     this.#expectAnswer(connectMs);
     // Firewalls drop silent connections. The clients of requests keep the process alive, not this connection.
     socket.setKeepAlive(true, KEEP_ALIVE_MS).unref();
     socket.once(ready, () => socket.write(greetings.slice(0, -1).map(({ text }) => text).join("")));
-    socket.on("data", (chunk: Buffer) => {
-      if (!isOwn()) return;
+    const failed = own((error: unknown) => this.#lose("down", messageOf(error)));
+    const read = own((chunk: Buffer) => {
       this.#heardAt = this.#options.clock.now();
       try {
         parser.feed(chunk, take);
       } catch (error) {
-        if (isOwn()) this.#lose("down", messageOf(error));
+        failed(error);
       }
     });
-    socket.on("error", (error) => {
-      if (isOwn()) this.#lose(this.#state === "up" ? "connecting" : "down", connectFailure(error));
-    });
-    socket.once("close", () => {
-      if (isOwn()) this.#lose(this.#state === "up" ? "connecting" : "down", "the server closed the connection");
-    });
+    socket.on("data", read);
+    socket.on("error", own((error: Error) => lost(connectFailure(error))));
+    socket.once("close", own(() => lost("the server closed the connection")));
   }
 
   #take(reply: RespValue): void {
