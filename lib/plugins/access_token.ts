@@ -28,11 +28,11 @@ type ClaimSettings = ObjectOut<typeof CLAIM_FIELDS>;
 
 /** Reports two claims with one header. */
 export function checkClaimHeaders({ claimsToHeaders }: ClaimSettings, complain: (message: string, ...under: string[]) => void): void {
-  const headerOf = new Map<string, string>();
+  const claimOf = new Map<string, string>();
   for (const [claim, header] of Object.entries(claimsToHeaders ?? {})) {
-    const other = headerOf.get(header.toLowerCase());
+    const other = claimOf.get(header.toLowerCase());
     if (other !== undefined) complain(`is the header of ${other} already: the upstream could not distinguish them`, "claims_to_headers", claim);
-    headerOf.set(header.toLowerCase(), claim);
+    claimOf.set(header.toLowerCase(), claim);
   }
 }
 
@@ -65,8 +65,7 @@ export function holdsAll(claim: unknown, wanted: readonly unknown[], name: strin
 /** A claim as the value of a header, in UTF-8; undefined without the claim, null for objects and control characters. */
 function headerText(claim: unknown): string | null | undefined {
   if (claim === undefined) return undefined;
-  const items = Array.isArray(claim) ? (claim as unknown[]) : [claim];
-  if (!items.every((item) => typeof item === "string" || typeof item === "number" || typeof item === "boolean")) return null;
+  if (![claim].flat().every((item) => ["string", "number", "boolean"].includes(typeof item))) return null;
   const written = claimText(claim);
   return CONTROL.test(written) ? null : utf8(written);
 }

@@ -15,7 +15,7 @@ import type { Exchange } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 import { headerValues, quotedString, withoutHeader } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
-import type { Count, KeptState, Plugin, Tools } from "./plugin.ts";
+import type { Count, Plugin, Tools } from "./plugin.ts";
 
 const USERNAME = { min: 1, max: 128, references: "none", describe: "The caller's identity in rate limits and logs." } as const;
 const PASSWORD = { min: 1, secret: true, describe: "The password, or its hash as printed by `edge-gateway hash-password`." };
@@ -96,7 +96,7 @@ export const basicAuth: Plugin<typeof schema> = {
 
     return (next) => (exchange) => {
       const given = headerValues(exchange.headers, "authorization");
-      if (!given.some(isBasic)) return problem(exchange.call, "credentials_missing", missing);
+      if (!given.some((each) => BASIC.test(each))) return problem(exchange.call, "credentials_missing", missing);
       // With two headers the upstream might read the other one.
       const credentials = given.length > 1 ? null : basicCredentials(given[0]);
       const isMalformed = credentials === null || CONTROL.test(credentials.user) || CONTROL.test(credentials.password);
@@ -105,10 +105,6 @@ export const basicAuth: Plugin<typeof schema> = {
     };
   },
 };
-
-function isBasic(authorization: string): boolean {
-  return BASIC.test(authorization);
-}
 
 const BASIC = /^basic(?: |$)/i;
 
@@ -120,11 +116,6 @@ const OVERLOADED = {
 
 type User = Infer<typeof USER>;
 type Verify = Tools["verifyPassword"];
-
-export interface Verifier extends KeptState {
-  /** The user's name as configured; null when name or password is wrong; undefined when too many passwords are being verified. */
-  identify(given: Credentials): string | null | undefined | Promise<string | null | undefined>;
-}
 
 /** Size in the shared memory of a user name, which the configuration contains anyway. */
 const VERDICT_BYTES = 16;
@@ -146,7 +137,7 @@ interface Bounds {
  * Pairs are looked up by an HMAC with a random key, so that the time of a look-up reveals nothing about the stored pairs, and stolen
  * pairs are useless.
  */
-export function createVerifier(users: readonly User[], recent: MemoryPart<string>, verify: Verify, { queue, admitted }: Bounds): Verifier {
+export function createVerifier(users: readonly User[], recent: MemoryPart<string>, verify: Verify, { queue, admitted }: Bounds) {
   const secret = randomBytes(32);
   const nameOf = (user: string, password: string) =>
     createHmac("sha256", secret).update(`${user.normalize("NFC")}:${password.normalize("NFC")}`).digest("base64url");
@@ -174,7 +165,8 @@ export function createVerifier(users: readonly User[], recent: MemoryPart<string
   }
 
   return {
-    identify(given) {
+    /** The user's name as configured; null when name or password is wrong; undefined when too many passwords are being verified. */
+    identify(given: Credentials): string | null | undefined | Promise<string | null> {
       const pair = nameOf(given.user, given.password);
       const known = plain.get(pair);
       if (known !== undefined || decoy === undefined) return known ?? null;

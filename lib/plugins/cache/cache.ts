@@ -362,7 +362,7 @@ function isShareable({ terms }: Storable): boolean {
   return !terms.noCache && terms.lifetime > terms.ageThen;
 }
 
-type Head = Pick<Reply, "status"> & { readonly reason?: string | undefined };
+type Head = Pick<Entry, "status"> & Partial<Pick<Entry, "reason">>;
 
 function entryOf({ exchange, key, changes }: Lookup, kept: Storable, { cameAt }: Timing, { status, reason }: Head, body: Buffer | null): Entry {
   return { ...kept, key, variant: variantOf(kept.vary, exchange.headers), status, reason, body, cameAt, changes };
