@@ -132,10 +132,7 @@ export function choice(weights: ReadonlyMap<string, number>): Coding | null {
   let most = 0;
   for (const coding of CODINGS) {
     const weight = weights.get(coding) ?? weights.get("*") ?? 0;
-    if (weight > most) {
-      best = coding;
-      most = weight;
-    }
+    if (weight > most) [best, most] = [coding, weight];
   }
   return (weights.get("identity") ?? 0) > most ? null : best;
 }

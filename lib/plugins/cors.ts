@@ -137,9 +137,8 @@ export function originTest(entries: readonly string[]): (origin: string) => bool
   return (origin) => {
     if (exact.has(origin)) return true;
     for (const [scheme, suffix] of wildcards) {
-      if (!origin.startsWith(scheme) || !origin.endsWith(suffix)) continue;
       // Only valid origins: "https://evil.example/.example.com" has the same ending.
-      if (HOST_PART.test(origin.slice(scheme.length, -suffix.length))) return true;
+      if (origin.startsWith(scheme) && origin.endsWith(suffix) && HOST_PART.test(origin.slice(scheme.length, -suffix.length))) return true;
     }
     return false;
   };

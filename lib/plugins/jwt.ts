@@ -63,8 +63,8 @@ const fields = object(
       }
       if (value.jwksUri !== undefined) checkTls(value.jwksUri, value.tls, complain);
       else if (value.tls !== undefined) complain('is for "jwks_uri"', "tls");
-      const [field, wrong] = keysProblem(value, algorithms);
-      if (wrong !== undefined) complain(wrong, field);
+      const keys = value.jwksUri === undefined ? keysIn(value, algorithms) : [];
+      if ("wrong" in keys) complain(keys.wrong, keys.field);
       if (value.exp === "optional" && value.require.includes("exp")) complain('is in "require": leave it out of one of them', "exp");
       checkClaimHeaders(value, complain);
     },
@@ -87,17 +87,18 @@ function algorithmsOf({ alg, algs }: Pick<Config, "alg" | "algs">): readonly Alg
   return algs ?? [alg!];
 }
 
-/** Returns the field that contains the key, and its error, if any. */
-function keysProblem({ secret, publicKey: pem, jwksFile }: Config, algorithms: readonly Algorithm[]): [string, string | undefined] {
+type Wrong = { readonly field: string; readonly wrong: string };
+
+/** The keys of a configuration that has no `jwks_uri`, or what is wrong with them. */
+function keysIn({ secret, publicKey: pem, jwksFile }: Config, algorithms: readonly Algorithm[]): KeySet | Wrong {
   if (jwksFile !== undefined) {
     const keys = keysOf(jwksFile.content.toString(), algorithms);
-    return ["jwks_file", typeof keys === "string" ? `${jwksFile.path} ${keys}` : undefined];
+    return typeof keys === "string" ? { field: "jwks_file", wrong: `${jwksFile.path} ${keys}` } : keys;
   }
-  if (secret === undefined && pem === undefined) return ["", undefined];
   const key = secret === undefined ? publicKey(pem!) : secretKey(secret);
-  const field = secret === undefined ? "public_key" : "secret";
-  if (typeof key === "string") return [field, key];
-  return [field, algorithms.map((name) => unfitness(key, name)).find((why) => why !== undefined)];
+  const wrong = typeof key === "string" ? key : algorithms.map((name) => unfitness(key, name)).find((why) => why !== undefined);
+  if (typeof key !== "string" && wrong === undefined) return [{ id: null, algorithms, key }];
+  return { field: secret === undefined ? "public_key" : "secret", wrong: wrong! };
 }
 
 export const jwt: Plugin<Schema<Config>> = {
@@ -137,7 +138,7 @@ export const jwt: Plugin<Schema<Config>> = {
 };
 
 function keySource(config: Config, algorithms: readonly Algorithm[], tools: Tools): Pick<JwksSource, "current" | "more"> {
-  const { secret, publicKey: pem, jwksFile, jwksUri } = config;
+  const { jwksUri } = config;
   if (jwksUri !== undefined) {
     const { clock, log, scope } = tools;
     const { protocol, hostname, host } = new URL(jwksUri);
@@ -148,10 +149,8 @@ function keySource(config: Config, algorithms: readonly Algorithm[], tools: Tool
     const made = () => new JwksSource({ url: jwksUri, algorithms, clock, log, scope, client: tools.client({ maxConnections: 1, tls }) });
     return tools.keep("keys", { jwksUri, algorithms, tls }, made);
   }
-  // The schema has checked all of them: none is an error text.
-  type Key = Exclude<ReturnType<typeof publicKey>, string>;
-  const sole = () => [{ id: null, algorithms, key: (secret === undefined ? publicKey(pem!) : secretKey(secret)) as Key }];
-  const keys = jwksFile === undefined ? sole() : (keysOf(jwksFile.content.toString(), algorithms) as KeySet);
+  // The schema has found nothing wrong with them.
+  const keys = keysIn(config, algorithms) as KeySet;
   return { current: () => keys, more: (_call: Call) => null };
 }
 
