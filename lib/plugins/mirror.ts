@@ -151,14 +151,14 @@ class Copy {
 type Copies = ReturnType<typeof copiesOf>;
 
 /** The copies of one plugin instance. */
-function copiesOf(config: Config, { log, scope, clock, client: clientOf, tally }: Tools) {
+function copiesOf(config: Config, tools: Tools) {
   const { maxBodyBytes, maxInFlight, timeoutMs } = config;
+  const { log, scope, clock, tally } = tools;
   const url = new URL(config.url);
   const basePath = url.pathname.replace(/\/$/, "");
-  const client = clientOf({ maxConnections: maxInFlight, tls: clientTls(config.tls) });
-  const logFailed = sparseCount(clock, (copies, error: string) => {
-    log.warn("mirror cannot deliver copies", { plugin: scope.path, host: url.host, copies, error });
-  });
+  const client = tools.client({ maxConnections: maxInFlight, tls: clientTls(config.tls) });
+  const named = { plugin: scope.path, host: url.host };
+  const logFailed = sparseCount(clock, (copies, error: string) => log.warn("mirror cannot deliver copies", { ...named, copies, error }));
   const cutting = new AbortController();
   // Each copy on its way listens.
   setMaxListeners(0, cutting.signal);
@@ -175,9 +175,7 @@ function copiesOf(config: Config, { log, scope, clock, client: clientOf, tally }
       held += bytes;
       return true;
     },
-    giveBack(bytes: number): void {
-      held -= bytes;
-    },
+    giveBack: (bytes: number) => void (held -= bytes),
     /** `release` is called when the body is no longer needed. */
     send(exchange: Exchange, body: Buffer | undefined, release: () => void): void {
       if (inFlight >= maxInFlight) {
