@@ -90,9 +90,14 @@ export function connectionOptions(value: string): number {
  * Proxy-Connection, TE, Transfer-Encoding, Upgrade, HTTP2-Settings. The copy may be appended to by the caller.
  */
 export function endToEnd(list: HeaderList): string[] {
-  const kept = withoutHeaders(list, HOP_BY_HOP_NAMES);
-  const named = kept.length === list.length ? NONE : namedHeaders(list);
-  return named === NONE ? kept : withoutHeaders(kept, named);
+  const kept: string[] = [];
+  let isNaming = false;
+  for (let i = 0; i < list.length; i += 2) {
+    const name = list[i]!;
+    if (!isHopByHop(name)) kept.push(name, list[i + 1]!);
+    else if (sameName(name, "connection") && !plainConnection(list[i + 1]!)) isNaming = true;
+  }
+  return isNaming ? withoutHeaders(kept, namedHeaders(list)) : kept;
 }
 
 /**
