@@ -165,7 +165,10 @@ const ALWAYS: readonly string[] = ["settings", "sockets", "reloading", "run", "v
 /** What settings name, as the settings that name it. */
 const OF_SETTINGS: Readonly<Record<string, object>> = { admin: { admin: {} }, probes: { probe: {} }, manager: { manager: {} }, workers: { workers: 2 } };
 /** What a name brings besides what has this name. */
-const BRINGS: Readonly<Record<string, readonly string[]>> = { proof: ["test", "explain", "diff"], test: ["tests"], admin: ["reload"], manager: ["managerProxy"] };
+const BRINGS: Readonly<Record<string, readonly string[]>> = {
+  ...{ proof: ["test", "explain", "diff"], test: ["tests"], health: ["choice"], split: ["choice"] },
+  ...{ admin: ["reload"], manager: ["managerProxy"] },
+};
 
 /** For `--with`. */
 export function namesForBuild(commands: Commands): readonly string[] {
