@@ -74,6 +74,45 @@ describe("Node for lib/server/limits.ts, lib/server/h2c.ts and lib/server/client
   });
 });
 
+describe("Node for lib/server/client_socket.ts", () => {
+  it("the handle of an accepted connection can be given to a socket with `onread`, which gets all bytes, the end, and can push; the server closes once both are destroyed", async () => {
+    const read: string[] = [];
+    let taken: Socket | undefined;
+    const server = net.createServer({ allowHalfOpen: true, noDelay: true }, (accepted) => {
+      const { _handle: handle } = accepted as unknown as { _handle: object };
+      (accepted as unknown as { _handle: null })._handle = null;
+      const buffer = Buffer.alloc(64);
+      const callback = (bytes: number) => {
+        const text = buffer.toString("latin1", 0, bytes);
+        read.push(text);
+        return text === "pushed" ? socket.push("by push") : true;
+      };
+      const socket: Socket = new net.Socket({ handle, allowHalfOpen: true, readable: true, writable: true, onread: { buffer, callback } } as net.SocketConstructorOpts);
+      socket.on("data", (chunk: Buffer) => read.push(chunk.toString("latin1")));
+      socket.once("close", () => accepted.destroy());
+      taken = socket;
+    });
+    const { socket, send, until } = await client(await listening(server));
+    send("x".repeat(100));
+    await eventually(() => read.join("").length === 100, "all bytes");
+    taken!.pause();
+    send("pushed");
+    for (let i = 0; i < 10; i++) await turn();
+    expect(read.join("")).toBe("x".repeat(100));
+    taken!.resume();
+    await eventually(() => read.at(-1) === "by push", "what was pushed");
+    expect(taken!.remoteAddress).toBe("127.0.0.1");
+    taken!.write("answer");
+    await until("answer");
+    const ended = once(taken!, "end");
+    socket.end();
+    await ended;
+    const closed = new Promise((resolve) => server.close(resolve));
+    taken!.destroy();
+    await closed;
+  });
+});
+
 describe("Node for lib/server/listener.ts and lib/server/http1_node.ts", () => {
   it("an http.Server without a port checks for late requests once `listening` was emitted on it", async () => {
     const server = http.createServer({ connectionsCheckingInterval: 5, headersTimeout: 1, requestTimeout: 1 });

@@ -19,6 +19,7 @@ import { Delivery } from "../http/delivery.ts";
 import type { HeaderList } from "../http/headers.ts";
 import { LentBody } from "../http/lent_body.ts";
 import { discard, problem, type Reply } from "../http/reply.ts";
+import { kept, ownReads } from "./client_socket.ts";
 import { bodyToSend, dateLine, framingOf, replyText, sendableReply, streamReply } from "./client_reply.ts";
 import { KEEP_ALIVE_MS, refuseUnread, writeInformation, type Http1Options, type Responder } from "./http1.ts";
 import { isLive } from "./limits.ts";
@@ -49,7 +50,7 @@ export class ClientConnection implements RequestSink, Responder {
   /** False once a part of the current request head waits for the rest. */
   #isHeadNew = true;
   #inbound: Inbound | null = null;
-  /** Those under which it began to arrive. */
+  /** The rules under which the current request began to arrive. */
   #rules: ReceiveOptions;
   #ending: Ending = "no";
   /** Whether the client sends its body unasked, or has been asked for it (RFC 9110 §10.1.1). */
@@ -106,7 +107,7 @@ export class ClientConnection implements RequestSink, Responder {
       this.#rules = this.#server.receiving();
       const used = this.#parser.read(bytes, this.#rules.limits, this.#rules.underscores);
       if (used < 0) return this.#refuse(this.#parser.fault!);
-      if (used < bytes.length) this.#rest = bytes.subarray(used);
+      if (used < bytes.length) this.#rest = kept(bytes.subarray(used), this.#socket);
       if (!this.#parser.isOver) break;
     }
     if (this.#phase === "over") return;
@@ -131,7 +132,7 @@ export class ClientConnection implements RequestSink, Responder {
     const { framing } = head;
     this.#isContinued = framing.expects === "nothing";
     const body = (this.#body = this.#parser.isOver ? null : new RequestBody(this, this.#rules.limits));
-    const content = body ?? (whole === null ? null : new LentBody(whole, ignore));
+    const content = body ?? (whole === null ? null : new LentBody(kept(whole, this.#socket), ignore));
     // Not the parser's trailers: it may be reading the next request by then.
     const trailers = body === null ? null : () => body.trailers;
     const inbound = (this.#inbound = receiveHead(head, this.#connection, content, trailers, this.#rules, this.#inform));
@@ -144,7 +145,7 @@ export class ClientConnection implements RequestSink, Responder {
   }
 
   body(bytes: Buffer): void {
-    this.#discarded += this.#body!.arrived(bytes, this.#server.clock.now());
+    this.#discarded += this.#body!.arrived(kept(bytes, this.#socket), this.#server.clock.now());
     if (this.#inbound !== null) this.#inbound.call.notes.received = this.#body!.received;
   }
 
@@ -249,7 +250,7 @@ export class ClientConnection implements RequestSink, Responder {
     call.close();
     this.#phase = "over";
     socket.off("data", this.#onData).off("end", this.#onEnd);
-    this.#server.join(socket, this.#rest ?? NOTHING, tunnel!, call.notes, this.#server.delivery);
+    this.#server.join(ownReads(socket), this.#rest ?? NOTHING, tunnel!, call.notes, this.#server.delivery);
     socket.resume();
   }
 
@@ -273,9 +274,7 @@ export class ClientConnection implements RequestSink, Responder {
     this.#isContinued = true;
   };
 
-  giveUp(): void {
-    this.#socket.destroy();
-  }
+  readonly giveUp = (): void => void this.#socket.destroy();
 
   /** Looks at the deadlines of this connection, about once a second. */
   #look(now: number, elapsedMs: number): void {
@@ -298,7 +297,7 @@ export class ClientConnection implements RequestSink, Responder {
       }
       if (this.#phase === "flushing" && this.#delivery === null) {
         // The client has not read the reply at once.
-        this.#delivery = new Delivery(this.#inbound!.call, this.#socket, this.#server.delivery, () => this.giveUp());
+        this.#delivery = new Delivery(this.#inbound!.call, this.#socket, this.#server.delivery, this.giveUp);
         this.#delivery.ended();
       }
       if (this.#wantsBytes) return;

@@ -11,6 +11,7 @@ import { problem, type Reply } from "../http/reply.ts";
 import type * as http2Server from "./http2.ts";
 import type { H2Sessions } from "./h2_sessions.ts";
 import { ClientConnection } from "./client_connection.ts";
+import { ReadMemory } from "./client_socket.ts";
 import { CLIENT_IDLE_MS, Drain, type Http1Options, type Responder } from "./http1.ts";
 import type * as nodeHttp1 from "./http1_node.ts";
 import type { NodeHttp1 } from "./http1_node.ts";
@@ -57,6 +58,7 @@ export class Listener {
   /** How many connections have been accepted. */
   #accepted = 0;
   readonly #drain = new Drain();
+  readonly #memory = new ReadMemory();
   /** Set once `stopAccepting` was called: resolves when the ports are closed. */
   #stopped: Promise<void> | null = null;
   #onAllClosed: (() => void) | null = null;
@@ -86,10 +88,12 @@ export class Listener {
 
   /** Listens for HTTP/1.1, and for HTTP/2 where `h2c` says so; on the socket `fd` if it is given. Rejects with node's listen error. */
   async listenPlain(host: string, port: number, fd?: number): Promise<AddressInfo> {
-    const server = net.createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
+    const server = net.createServer({ allowHalfOpen: true, noDelay: true }, (accepted) => {
+      const { h2c = false, http1 = "wire" } = this.#options.protocols?.() ?? {};
+      const socket = h2c || http1 !== "wire" ? accepted : this.#memory.adopt(accepted);
       if (!this.#admit(guarded(socket))) return;
       socket.on("error", ignore);
-      if (this.#options.protocols?.().h2c) this.#options.part("http2Server").detectProtocol(socket, this.#shared, (protocol) => this.#serve(socket, protocol));
+      if (h2c) this.#options.part("http2Server").detectProtocol(socket, this.#shared, (protocol) => this.#serve(socket, protocol));
       else this.#serve(socket, "HTTP/1");
     });
     return this.#listen(server, host, port, fd);

@@ -52,8 +52,3 @@ export function faultCode(error: NodeJS.ErrnoException, isConnecting: boolean): 
  * it may have. The name is ERR_SSL_SSLV3_ALERT_BAD_CERTIFICATE with OpenSSL 3.0, ERR_SSL_SSL/TLS_ALERT_BAD_CERTIFICATE later (Node 22).
  */
 const REFUSED_BY_TLS = /^ERR_SSL_[\w/]*ALERT_\w*(?:CERT|UNKNOWN_CA|ACCESS_DENIED|HANDSHAKE)/;
-
-/** RFC 9110 §9.2.2. */
-export function isIdempotent(method: string): boolean {
-  return method === "GET" || method === "HEAD" || method === "OPTIONS" || method === "PUT" || method === "DELETE" || method === "TRACE";
-}

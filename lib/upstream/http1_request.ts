@@ -10,11 +10,11 @@ import { hasToken, headerValue } from "../http/headers.ts";
 import { LentBody } from "../http/lent_body.ts";
 import type { Reply } from "../http/reply.ts";
 import { ResponseBody, type Connection, type ConnectionUser, type Pool } from "./pool.ts";
-import { faultCode, isIdempotent, Stale, UploadRefused } from "./faults.ts";
+import { faultCode, Stale, UploadRefused } from "./faults.ts";
 import { fieldLines, headText, receivedHeaders, replyOf, requestHead, requestTrailers, switchHeaders, trailerFields } from "./heads.ts";
 import type { ResponseHead, UpstreamRequestHead } from "./heads.ts";
 import type { ResponseSink } from "./response_parser.ts";
-import { clientDisconnected, connectTimeLeft, isReplayable, isUntouched, UpstreamRequest } from "./upstream_request.ts";
+import { clientDisconnected, connectTimeLeft, isIdempotent, isReplayable, isUntouched, UpstreamRequest } from "./upstream_request.ts";
 import type { Try } from "./upstream_request.ts";
 
 /** As `Peer.forward`. Not async: one more promise costs as much as a header. */

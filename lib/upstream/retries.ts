@@ -8,10 +8,10 @@ import type { Handler } from "../http/handler.ts";
 import { headerValue } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
 import { tryPeer, upstreamFaultReply, LEAST_TRY_MS, NO_PEERS, noUpstream, startTotal, type AttemptsOptions, type Tries } from "./attempts.ts";
-import { isIdempotent, tryFailure, Unsent, type TryFailure } from "./faults.ts";
+import { tryFailure, Unsent, type TryFailure } from "./faults.ts";
 import { Replay, ReplayMemory, RetryBudget } from "./replay.ts";
 import type { Peer } from "./upstream_set.ts";
-import { isUntouched } from "./upstream_request.ts";
+import { isIdempotent, isUntouched } from "./upstream_request.ts";
 
 export { fields } from "../config/retries.ts";
 export { ReplayMemory, RetryBudget };

@@ -9,7 +9,7 @@ import type { Exchange } from "../http/exchange.ts";
 import { hasToken, headerValue, type HeaderList } from "../http/headers.ts";
 import { LentBody } from "../http/lent_body.ts";
 import type { Reply } from "../http/reply.ts";
-import { isIdempotent, Unsent } from "./faults.ts";
+import { Unsent } from "./faults.ts";
 import { informationHeaders, type HeadOptions, type UpstreamRequestHead } from "./heads.ts";
 import type { NodeResponseParser } from "./node_response_parser.ts";
 
@@ -220,4 +220,9 @@ export function isUntouched(body: Readable): boolean {
 /** Can be sent twice: no body, and an idempotent method (RFC 9110 §9.2.2). */
 export function isReplayable(exchange: Exchange): boolean {
   return exchange.body === null && !exchange.call.aborted && isIdempotent(exchange.method);
+}
+
+/** RFC 9110 §9.2.2. */
+export function isIdempotent(method: string): boolean {
+  return method === "GET" || method === "HEAD" || method === "OPTIONS" || method === "PUT" || method === "DELETE" || method === "TRACE";
 }
