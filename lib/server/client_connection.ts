@@ -107,7 +107,7 @@ export class ClientConnection implements RequestSink, Responder {
       this.#rules = this.#server.receiving();
       const used = this.#parser.read(bytes, this.#rules.limits, this.#rules.underscores);
       if (used < 0) return this.#refuse(this.#parser.fault!);
-      if (used < bytes.length) this.#rest = kept(bytes.subarray(used), this.#socket);
+      if (used < bytes.length) this.#rest = bytes.subarray(used);
       if (!this.#parser.isOver) break;
     }
     if (this.#phase === "over") return;
@@ -123,6 +123,7 @@ export class ClientConnection implements RequestSink, Responder {
       if (this.#ending === "asked") this.#ending = "decided";
     }
     if (this.#rest === null) this.#pieces.forget();
+    else this.#rest = kept(this.#rest, this.#socket);
     this.readOn();
     // Bytes after an upgrade request are not HTTP, and are kept for the tunnel.
     if (this.#phase === "waiting" && this.#inbound !== before && this.#inbound!.upgrade !== null) this.#server.answer(this.#inbound!, this);

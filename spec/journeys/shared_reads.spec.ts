@@ -59,6 +59,27 @@ it("a small body that waits for a plugin is not overwritten by what another clie
   expect(await to.until("0123456789".repeat(6))).not.toContain("ZZ");
 });
 
+it.each([1, 2])("the next request, which arrives in %i reads while the first one waits, is not overwritten by what another client sends meanwhile", async (reads) => {
+  const received: (string | undefined)[] = [];
+  const { port } = await rawBackend((request, response) => {
+    if (request.url !== "/other") received.push(request.url);
+    request.resume().on("end", () => response.end("answered"));
+  });
+  const plugins = [{ name: "fault", config: { delay_ms: 100 } }];
+  const gateway = await running(oneService(port, { routes: [{ path: "/x", plugins }, { path: "/next" }, { path: "/other" }] }));
+  const [to, other] = [await client(gateway.port), await client(gateway.port)];
+  const next = get("/a/next");
+  const middle = Math.ceil(next.length / reads);
+  for (const piece of [get("/a/x"), next.slice(0, middle), next.slice(middle)]) {
+    to.send(piece);
+    for (let i = 0; i < 4; i++) await turn();
+  }
+  other.send(`POST /a/other HTTP/1.1\r\nHost: h\r\nContent-Length: ${FILL.length}\r\n\r\n`);
+  other.send(FILL);
+  await to.until(/answered[^]*answered/);
+  expect(received).toEqual(["/x", "/next"]);
+});
+
 /** More than the buffers of sockets hold. */
 const LARGE = "0123456789".repeat(1_000_000);
 const UPGRADE = ["Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version: 13"];
