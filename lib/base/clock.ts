@@ -113,7 +113,7 @@ export class DeadlineTimer {
     this.#timer = null;
     this.#looksAt = Infinity;
     const now = this.#clock.now();
-    this.#restsUntil = now + this.#watched.length / MOST_VISITS_A_MS;
+    this.#restsUntil = now + this.#watched.length / MAX_VISITS_A_MS;
     const due: HasDeadline[] = [];
     let first = Infinity;
     for (const watched of this.#watched) {
@@ -144,4 +144,4 @@ function nextSecond(now: number): number {
  * A check visits every entry. Where deadlines pass one by one, the next check waits until the visits are no more than this many a millisecond:
  * with 10,000 entries, deadlines are noticed up to 0.1 s late, and in 1 % of one processor's time.
  */
-const MOST_VISITS_A_MS = 100;
+const MAX_VISITS_A_MS = 100;

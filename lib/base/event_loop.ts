@@ -73,7 +73,7 @@ export function reportEntryFault(error: unknown, name: string): void {
   ENTRY_FAULTS.publish({ error, entry: name, isAnswered: false } satisfies EntryFault);
 }
 
-const MOST_READY = 64;
+const MAX_READY = 64;
 
 /**
  * Collects the writes of one round of the event loop and sends them together at its end. A write to a sleeping reader has to wake it, which
@@ -86,7 +86,7 @@ export class WriteBatch {
   /** Calls `send` at the end of this round, or when 64 writes are ready. */
   add(send: () => void): void {
     const ready = this.#ready.push(send);
-    if (ready >= MOST_READY) this.now();
+    if (ready >= MAX_READY) this.now();
     else if (ready === 1) setImmediate(this.#endRound);
   }
 

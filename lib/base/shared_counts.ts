@@ -48,7 +48,7 @@ export class SharedCount {
 /** Slots of one worker's table. */
 const SLOTS = 2 ** 17;
 /** A table never fills up beyond this, so that a search finds an empty slot soon. */
-const MOST_SLOTS = 0.75 * SLOTS;
+const MAX_SLOTS = 0.75 * SLOTS;
 /** A slot: its state, then the two words of its key. */
 const SLOT_WORDS = 3;
 const TABLE_WORDS = SLOTS * SLOT_WORDS;
@@ -129,7 +129,7 @@ export class SharedCounts {
     const at = -1 - found;
     const words = this.#words;
     if (words[at] === EMPTY) {
-      if (this.#used >= MOST_SLOTS) return NO_SLOT;
+      if (this.#used >= MAX_SLOTS) return NO_SLOT;
       this.#used++;
     }
     words[at + 1] = high;

@@ -15,13 +15,13 @@ export function counted(count: number, noun: string): string {
   return `${count} ${noun}${count === 1 ? "" : "s"}`;
 }
 
-const MOST_LOGGED = 100;
+const MAX_LOGGED = 100;
 
 /** Logs each warning on a line of its own, at most 100. */
 export function logWarnings(log: Log, warnings: readonly Warning[]): void {
-  for (const { code, path, message, example, remedy } of warnings.slice(0, MOST_LOGGED)) {
+  for (const { code, path, message, example, remedy } of warnings.slice(0, MAX_LOGGED)) {
     log.warn(message, { code, ...(path !== null && { path }), ...(example !== null && { example }), remedy });
   }
-  const more = warnings.length - MOST_LOGGED;
+  const more = warnings.length - MAX_LOGGED;
   if (more > 0) log.warn(`${more} more warnings: edge-gateway validate lists all of them`);
 }

@@ -17,7 +17,7 @@ import { printable } from "./terminal.ts";
 const SOURCES = ["openapi", "kong"] as const;
 type Source = (typeof SOURCES)[number];
 
-const MOST_BYTES = 134_217_728;
+const MAX_BYTES = 134_217_728;
 
 /** A list of what could not be carried over goes to standard error; with it, too, the exit code is 0. */
 export const importCommand: RunCommand = async (given) => {
@@ -55,7 +55,7 @@ function readDocument(file: string, source: Source): unknown {
   let text: Buffer;
   try {
     const { size } = statSync(file);
-    if (size > MOST_BYTES) throw new Failure(`${file} has ${size} bytes: at most ${MOST_BYTES} are read`, 2);
+    if (size > MAX_BYTES) throw new Failure(`${file} has ${size} bytes: at most ${MAX_BYTES} are read`, 2);
     text = readFileSync(file);
   } catch (error) {
     throw error instanceof Failure ? error : new Failure(`cannot read ${file}: ${whyUnreadable(error)}`, 2);

@@ -14,7 +14,7 @@ import { Failure, listenFailure } from "./failure.ts";
 
 /** Systems on which several threads can listen on one port, and the kernel spreads the connections over them. */
 const SYSTEMS: readonly string[] = ["linux", "freebsd", "dragonfly", "sunos", "aix"];
-const MOST_WORKERS = 64;
+const MAX_WORKERS = 64;
 
 export interface Machine {
   /** "22.12.0" */
@@ -54,7 +54,7 @@ export function workerCount(asked: number | "auto", log: Log, { node, platform, 
     : null;
   if (asked === "auto") {
     if (lack !== null && cores > 1) log.info(`WORKERS is auto, and there is one worker: more than one ${lack}`);
-    return lack === null ? Math.min(cores, MOST_WORKERS) : 1;
+    return lack === null ? Math.min(cores, MAX_WORKERS) : 1;
   }
   if (lack !== null) throw new Failure(`WORKERS (--workers) is ${asked}: more than one worker ${lack}; set WORKERS=1`, 2);
   return asked;

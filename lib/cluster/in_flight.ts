@@ -10,8 +10,8 @@ const SLOTS = 1_024;
 /** Longer names are cut. A slot: the client's address, the route, and the plugins of modules that it has, a line each. It is free if it begins with 0. */
 const SLOT_BYTES = 256;
 /** "ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255" and the line feed. */
-const MOST_CLIENT_BYTES = 46;
-const MOST_NAMES_BYTES = SLOT_BYTES - MOST_CLIENT_BYTES - 1;
+const MAX_CLIENT_BYTES = 46;
+const MAX_NAMES_BYTES = SLOT_BYTES - MAX_CLIENT_BYTES - 1;
 const LINE_FEED = 0x0a;
 /** The memory of one worker. */
 export const IN_FLIGHT_BYTES = SLOTS * SLOT_BYTES;
@@ -30,7 +30,7 @@ export class InFlight {
 
   readonly watched: Watch = (handler: Handler, { service, route, plugins }: WatchedRoute): Handler => {
     const text = Buffer.from([`${service} ${route}`, ...plugins].join("\n"));
-    const names = Buffer.concat([text.subarray(0, MOST_NAMES_BYTES), Buffer.of(0)]);
+    const names = Buffer.concat([text.subarray(0, MAX_NAMES_BYTES), Buffer.of(0)]);
     return (exchange) => {
       this.#begin(exchange, names);
       return handler(exchange);
@@ -42,7 +42,7 @@ export class InFlight {
     this.#holders[slot] = call;
     let at = slot * SLOT_BYTES;
     // Loops are faster than `Buffer.write` and `set` for texts this short.
-    for (let i = 0; i < clientAddress.length && i < MOST_CLIENT_BYTES - 1; i++) this.#bytes[at++] = clientAddress.charCodeAt(i);
+    for (let i = 0; i < clientAddress.length && i < MAX_CLIENT_BYTES - 1; i++) this.#bytes[at++] = clientAddress.charCodeAt(i);
     this.#bytes[at++] = LINE_FEED;
     for (let i = 0; i < names.length; i++) this.#bytes[at++] = names[i]!;
     call.onEnd(() => {
@@ -61,10 +61,10 @@ type Sort = (typeof SORTS)[number];
 type Present = Readonly<Record<Sort, Map<string, number>>>;
 
 /** So many ends are compared, of the last so many milliseconds. */
-const MOST_ENDS = 20;
+const MAX_ENDS = 20;
 const WINDOW_MS = 600_000;
 /** So many of each sort are named. */
-const MOST_NAMED = 3;
+const MAX_NAMED = 3;
 
 /** `ends` are compared; the others say by name at how many of them it was in flight. */
 export type Suspects = Readonly<Record<Sort, Readonly<Record<string, number>>>> & { readonly ends: number };
@@ -79,7 +79,7 @@ export class Ends {
    */
   add(memory: SharedArrayBuffer, now: number): Suspects | null {
     const present = presentIn(Buffer.from(memory));
-    this.#ends = [...this.#ends, { at: now, present }].filter(({ at }) => now - at <= WINDOW_MS).slice(-MOST_ENDS);
+    this.#ends = [...this.#ends, { at: now, present }].filter(({ at }) => now - at <= WINDOW_MS).slice(-MAX_ENDS);
     const named = Object.fromEntries(SORTS.map((sort) => [sort, this.#named(sort, present)])) as Record<Sort, Record<string, number>>;
     return SORTS.every((sort) => Object.keys(named[sort]).length === 0) ? null : { ends: this.#ends.length, ...named };
   }
@@ -89,7 +89,7 @@ export class Ends {
     const counted = Array.from(present[sort], ([name, requests]) => ({ name, requests, count: this.#ends.filter((end) => end.present[sort].has(name)).length }));
     // What is always in flight, because there is much of it, comes behind what is rare.
     const found = counted.filter(({ count }) => count >= least).sort((one, other) => other.count - one.count || one.requests - other.requests);
-    return Object.fromEntries(found.slice(0, MOST_NAMED).map(({ name, count }) => [name, count]));
+    return Object.fromEntries(found.slice(0, MAX_NAMED).map(({ name, count }) => [name, count]));
   }
 }
 

@@ -5,7 +5,7 @@ import { entry } from "../base/event_loop.ts";
 import type { Log } from "../base/log.ts";
 
 /** Lines that are sent and not written yet; further ones are lost. */
-const MOST_WAITING = 10_000;
+const MAX_WAITING = 10_000;
 
 /** Of the program's log, as long as the main thread writes them: lines that nobody reads must not fill its memory. */
 export class LogLines {
@@ -23,7 +23,7 @@ export class LogLines {
 
   /** `log` gets the number of lines that were lost before this one. */
   add(line: string, log: Log): void {
-    if (Atomics.load(this.#words, this.#index) >= MOST_WAITING) {
+    if (Atomics.load(this.#words, this.#index) >= MAX_WAITING) {
       this.#lost++;
       return;
     }

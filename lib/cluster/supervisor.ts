@@ -23,17 +23,17 @@ import { takePort } from "./ports.ts";
 /** The id of the main thread; workers have the following ones. */
 const MAIN = 1;
 /** Looks without a new beat after which a worker hangs. The looks are counted, and not the time: a process that was stopped hangs as a whole. */
-const MOST_SILENT_LOOKS = 10;
+const MAX_SILENT_LOOKS = 10;
 /** Further looks after which a worker that hangs in a native call, where nothing can end it, is replaced all the same. */
-const MOST_HANGING_LOOKS = 3;
+const MAX_HANGING_LOOKS = 3;
 /** Looks until a new worker has to serve. */
-const MOST_START_LOOKS = 60;
+const MAX_START_LOOKS = 60;
 /** A worker that is busy for longer is left out of a report. In milliseconds. */
-const MOST_COLLECTING_MS = 500;
+const MAX_COLLECTING_MS = 500;
 /** How long a worker that is terminated may take. In milliseconds. */
 const LAST_MS = 500;
 /** How long a worker may take after its grace. In milliseconds. */
-const MOST_CLOSING_MS = 3_000;
+const MAX_CLOSING_MS = 3_000;
 
 export interface SupervisorOptions extends Pick<WorkerStart, "log" | "tracing" | "adminCookie" | "parts"> {
   /** How many workers; at least 2. */
@@ -154,7 +154,7 @@ export class Supervisor implements Followers {
       place.worker!.postMessage({ type: "report", extent } satisfies ToWorker);
       return { place, report: ++place.reportsAsked };
     });
-    if (asked.length > 0) await waitAtMost(this.#until(() => asked.every(({ place, report }) => place.reports >= report)), MOST_COLLECTING_MS);
+    if (asked.length > 0) await waitAtMost(this.#until(() => asked.every(({ place, report }) => place.reports >= report)), MAX_COLLECTING_MS);
   }
 
   announceStop(): void {
@@ -166,13 +166,13 @@ export class Supervisor implements Followers {
     this.#isClosing = true;
     for (const { respawn } of this.#places) if (respawn !== null) clearTimeout(respawn);
     for (const place of this.#places) if (!takesRequests(place)) void place.worker?.terminate();
-    const late = setTimeout(entry("the end of the workers", () => this.#terminateAll()), graceMs + MOST_CLOSING_MS);
+    const late = setTimeout(entry("the end of the workers", () => this.#terminateAll()), graceMs + MAX_CLOSING_MS);
     const begunAt = performance.now();
     await waitAtMost(this.#stopAccepting(lingerOf(graceMs)), lingerOf(graceMs));
     for (const name of this.#names) name?.close(); // Another program may have the ports now.
     this.#broadcast({ type: "close", graceMs: Math.max(0, graceMs - (performance.now() - begunAt)) });
     // A native call of a plugin cannot be ended: the process ends with it.
-    if (!this.#allEnded) await waitAtMost(this.#until(() => this.#allEnded), graceMs + MOST_CLOSING_MS + LAST_MS);
+    if (!this.#allEnded) await waitAtMost(this.#until(() => this.#allEnded), graceMs + MAX_CLOSING_MS + LAST_MS);
     clearTimeout(late);
     for (const timer of this.#timers) clearInterval(timer);
     return this.#places.some(({ outcome, worker }) => outcome === "cut" || worker !== null) ? "cut" : "drained";
@@ -344,19 +344,19 @@ export class Supervisor implements Followers {
       place.silentLooks = beats === place.beats ? place.silentLooks + 1 : 0;
       place.beats = beats;
       if (place.state === "hanging") {
-        if (place.silentLooks >= MOST_SILENT_LOOKS + MOST_HANGING_LOOKS) {
+        if (place.silentLooks >= MAX_SILENT_LOOKS + MAX_HANGING_LOOKS) {
           // Its connections, and new ones that reach it, hang until the call returns.
           this.#lost.add(place.worker);
           this.#ended(place, 1);
         }
         continue;
       }
-      if (place.state === "serving" && place.silentLooks >= MOST_SILENT_LOOKS) {
+      if (place.state === "serving" && place.silentLooks >= MAX_SILENT_LOOKS) {
         place.reason = "it does not answer: it gave no sign of life for 10 seconds";
         place.state = "hanging";
         this.#options.logger.error("a worker hangs and is being ended", { worker: place.index });
         this.#endWaits();
-      } else if (place.state !== "serving" && place.looks >= MOST_START_LOOKS) place.reason = "it did not start within 60 seconds";
+      } else if (place.state !== "serving" && place.looks >= MAX_START_LOOKS) place.reason = "it did not start within 60 seconds";
       else continue;
       void place.worker.terminate();
     }

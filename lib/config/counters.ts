@@ -21,7 +21,7 @@ export interface RedisUrl {
 }
 
 const DEFAULT_PORT = 6379;
-const MOST_DATABASE = 999_999;
+const MAX_DATABASE = 999_999;
 
 const URL_TEXT = s.string({
   hint: "a redis:// or rediss:// URL",
@@ -52,7 +52,7 @@ function parseUrl(text: string): RedisUrl | string {
   if (url.search !== "" || url.hash !== "") return "has a query or a fragment: write special characters of the password percent-encoded (%3F for ?, %23 for #)";
   const database = /^(?:\/(\d*))?$/.exec(url.pathname)?.[1];
   if (database === undefined && url.pathname !== "") return "has a path that is no database: write the database as a number, as in redis://localhost:6379/0";
-  if (Number(database ?? 0) > MOST_DATABASE) return `has a database above ${MOST_DATABASE}`;
+  if (Number(database ?? 0) > MAX_DATABASE) return `has a database above ${MAX_DATABASE}`;
   if (url.port === "0") return "has port 0: write a port 1–65535";
   const [user, password] = [decoded(url.username), decoded(url.password)];
   if (user === undefined || password === undefined) return "has a % that starts no percent-encoded character: write %25 for %";

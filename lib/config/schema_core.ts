@@ -1,136 +1,19 @@
 /**
- * The common part of all schemas: the type, checking and error reports.
+ * The common part of all schemas: checking and error reports.
  */
-import { describeNode, type Issue, type Json, type JsonNode, type Path } from "./json.ts";
+import { describeNode, type Json, type JsonNode, type Path } from "./json.ts";
+import type { AnySchema, CheckContext, Described, Invalid, JsonSchema, Kind, NodeOf, Schema } from "./schema_types.ts";
+
+export type * from "./schema_types.ts";
 
 /** The result of `check` for a node that has been reported. */
-export const INVALID: unique symbol = Symbol("invalid");
-export type Invalid = typeof INVALID;
-
-export interface CheckContext {
-  /** All errors; `check` appends. */
-  readonly issues: Issue[];
-  readonly sources: Sources;
-  /** The whole document, for checks that look at other nodes; it may have errors elsewhere. */
-  readonly root?: JsonNode;
-  /** The files that the document names, by absolute path; `check` adds to it. */
-  readonly files?: Map<string, NamedFile>;
-  /** Every text that contains a secret, with its masked form; `check` adds to it. */
-  readonly secrets?: Secret[];
-}
-
-/** A file that a configuration names, read together with the configuration. */
-export interface NamedFile {
-  /** Absolute. */
-  readonly path: string;
-  readonly content: Buffer;
-}
-
-export interface Secret {
-  readonly at: Path;
-  readonly masked: string;
-}
-
-/** The sources of reference values, and of help with errors. */
-export interface Sources {
-  /** Undefined: it has not been loaded, since no error was found so far. */
-  readonly suggest?: Suggest | undefined;
-  /** Undefined: no text has references. */
-  readonly references?: ReferenceReader | undefined;
-  readonly environment: Readonly<Record<string, string | undefined>>;
-  readonly readFile: (path: string) => Buffer | string;
-  /** Base of relative file names: the folder of the configuration file. */
-  readonly folder: string;
-  /** Gets each value that a reference stood for, with the reference. */
-  readonly resolved?: Map<string, string>;
-  /** Gets the values of the references that no placeholder can replace, by reference. */
-  readonly formed?: Map<string, string>;
-  /** Takes the place of variables and files: references are not resolved. */
-  readonly placeholders?: PlaceholderSource;
-  /** Returns the text in place of a reference. Default: its value. */
-  readonly substitute?: (reference: string) => string;
-}
-
-/** Finds the nearest known name. */
-export type Suggest = (word: string, known: Iterable<string>) => string | undefined;
-
-/** How the value of a reference is used. */
-export type ReferenceUse =
-  /** As a text that is only compared or passed on. */
-  | "text"
-  /** As a text that must not be given away, whatever form is needed. */
-  | "secret"
-  /** As something that names or matches, and has no references. */
-  | "name"
-  /** As something that random text cannot stand for: an address, a public key. */
-  | "value";
-
-/** See `Placeholders`. */
-export interface PlaceholderSource {
-  /** The sources to read a text with references by: the first is used that gives a text which fits. */
-  alternatives(written: string, at: Path, use: ReferenceUse, sources: Sources, root: JsonNode | undefined): readonly Sources[];
-  /** Whether the configuration in force has this text, with references or the name of a file, at this place. */
-  isKnown(written: string, at: Path, root: JsonNode | undefined): boolean;
-  /** The places of references and files that are not known. */
-  readonly unknown: Path[];
-  /** Whether one of the texts is at this place, or below it. */
-  isAt(at: Path): boolean;
-  /** Checks a plugin instance by the schema of its kind; where that cannot be told, by `unknown`, which takes any configuration. */
-  checkInstance<T extends { readonly config: unknown }>(shape: Schema<T>, unknown: Schema<T>, node: JsonNode, at: Path, context: CheckContext): T | Invalid;
-}
-
-/** What reads texts that have `${`, once the part `references` has been loaded. */
-export interface ReferenceReader {
-  /** Whether the text has a reference, whose value must never be shown. */
-  hasReference(text: string): boolean;
-  /** The text for users who may not see secrets. */
-  maskLiterals(text: string): string;
-  /** A text that names something; undefined: it is none, or has references, which the schema reports. */
-  nameIn(node: JsonNode | undefined): string | undefined;
-  readText(node: NodeOf<"string">, at: Path, use: ReferenceUse, context: CheckContext, schema: AnySchema, accept: AcceptText): string | Invalid;
-}
-
-/** Returns the text as the code gets it, or what `refuse` returns, which takes a remedy. */
-export type AcceptText = (text: string, refuse: (remedy: string) => Invalid) => string | Invalid;
+export const INVALID: Invalid = Symbol("invalid") as Invalid;
 
 /** In place of a secret. Its length does not depend on the secret. */
 export const MASK = "********";
 
 /** Secrets that look like a template that nobody has filled in: `$NAME`, `${NAME}`, `{{NAME}}`, `<NAME>`, `%NAME%`, "changeme". */
 export const UNFILLED = /^(?:\$\w+|\$\{[^{}]*\}|\{\{[^{}]*\}\}|<[^<>]+>|%\w+%|change[-_ ]?(?:me|it|this))$/i;
-
-export type JsonSchema = { readonly [keyword: string]: unknown };
-
-/** `Out` is the value for the code, `In` the configured value. */
-export interface Schema<Out, In = any> {
-  /** Completes "expected …". */
-  readonly expects: string;
-  readonly describe: string | undefined;
-  /** The kinds of node that can be valid. */
-  readonly kinds: readonly JsonNode["kind"][];
-  /** Appends all errors to `context.issues`; does not throw. */
-  check(node: JsonNode, at: Path, context: CheckContext): Out | Invalid;
-  /** A valid node as plain JSON, defaults filled in, references unresolved. */
-  show(node: JsonNode): Json;
-  /** JSON Schema, draft 2020-12. Schemas made by `named` go into `definitions` if it is given. */
-  jsonSchema(definitions?: Record<string, JsonSchema>): JsonSchema;
-  /** Whether a node may contain a secret: messages then give only its kind. */
-  readonly secret?: boolean;
-  /** For the type only; has no value. */
-  readonly input?: In;
-}
-
-export type Infer<S> = S extends Schema<infer Out, any> ? Out : never;
-export type InputOf<S> = S extends Schema<any, infer In> ? In : never;
-export type AnySchema = Schema<any, any>;
-
-/** For documentation and editors: one sentence. */
-export interface Described {
-  readonly describe?: string | undefined;
-}
-
-type Kind = JsonNode["kind"];
-export type NodeOf<K extends Kind> = Extract<JsonNode, { readonly kind: K }>;
 
 interface Definition<K extends Kind, Out> extends Described {
   readonly expects: string;

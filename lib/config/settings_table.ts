@@ -30,11 +30,11 @@ const BEARER: Parser<string> = {
   parse: (text) => (text.length >= 16 && /^[\w.~+/-]+=*$/.test(text) ? text : null),
 };
 const DBLESS = { ...choice("dbless"), expects: "dbless (this build keeps its configuration in the file only: there is no database)" };
-const MOST_WORKERS = 64;
+const MAX_WORKERS = 64;
 const WORKERS: Parser<number | "auto"> = {
   value: "N|auto",
-  expects: `an integer 1–${MOST_WORKERS}, or auto`,
-  parse: (text) => (text === "auto" ? text : integer("N", 1, MOST_WORKERS).parse(text)),
+  expects: `an integer 1–${MAX_WORKERS}, or auto`,
+  parse: (text) => (text === "auto" ? text : integer("N", 1, MAX_WORKERS).parse(text)),
 };
 
 const { configPath, configKey, noTests, httpPort, httpsPort, listenHosts, shutdownGraceS, preStopDelayS, logLevel, logFormat } = START_SETTINGS;

@@ -12,7 +12,7 @@ import { ConfigError } from "./config_error.ts";
 import { ConfigReader, readNoFile, type ReadConfig } from "./config_reader.ts";
 import type { ConfigurationOptions } from "./options.ts";
 import type { Parts, Reloads } from "./parts.ts";
-import type { CompileTools } from "./plugin_instances.ts";
+import type { CompileTools } from "./compile_types.ts";
 import { logFault } from "./serve.ts";
 import { compile, type Loaded, type Snapshot } from "./snapshot.ts";
 import type { ConfigWarning, GatewayStatus, LastReload, LastTests, PluginFaults, TestReport } from "./status.ts";

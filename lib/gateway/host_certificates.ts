@@ -16,7 +16,7 @@ import { hostOf } from "../route/tree.ts";
 import { hostCertificates, type DefaultCertificate, type HostCertificates, type Pair } from "../server/certificates.ts";
 import { tlsFactsBehind } from "../server/client_certificate.ts";
 import type { HttpsRedirect } from "./https_redirect.ts";
-import type { CompileTools } from "./plugin_instances.ts";
+import type { CompileTools } from "./compile_types.ts";
 
 export function certificatesOf(configured: Config["global"]["certificates"], redirect: HttpsRedirect | null, { runtime, log, defaultCertificate = () => null }: CompileTools) {
   const certificates = hostCertificates(configured, log, runtime.clock);

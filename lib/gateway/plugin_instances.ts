@@ -3,74 +3,15 @@
  */
 import { hash, randomUUID } from "node:crypto";
 import { Egress } from "../base/egress.ts";
-import type { Log } from "../base/log.ts";
 import type { PluginInstance } from "../config/model.ts";
-import type { Client } from "../client/client.ts";
 import type { Handler, Middleware } from "../http/handler.ts";
 import { dashed } from "../http/headers.ts";
-import type { Metrics, MetricsPlan } from "../observe/metrics_plan.ts";
-import type { Tracer } from "../observe/trace.ts";
-import { composeChain, runningOrder, type Link, type OnFault } from "../plugins/chain.ts";
-import type { AnyPlugin, Scope, Tools } from "../plugins/plugin.ts";
-import type { DefaultCertificate } from "../server/certificates.ts";
+import { composeChain, runningOrder } from "../plugins/chain.ts";
+import type { Scope, Tools } from "../plugins/plugin.ts";
 import type { Counters } from "../store/counters.ts";
-import type { Watch, WatchedRoute } from "./bundle.ts";
+import type { WatchedRoute } from "./bundle.ts";
+import type { PluginContext, PluginLink, RouteChain } from "./compile_types.ts";
 import { creating, pluginPath, type Place } from "./plugin_error.ts";
-import type { InUse, Runtime } from "./runtime.ts";
-
-/** The parts of a gateway that a configuration is compiled with. */
-export interface CompileTools {
-  /** Null: nobody can ask for them. */
-  readonly metrics: Metrics | null;
-  readonly runtime: Runtime;
-  readonly log: Log;
-  /** Null: requests are not traced. */
-  readonly tracer: Tracer | null;
-  /** Called for every plugin that is at fault for a request. */
-  readonly onFault: OnFault;
-  /** See `Following`. */
-  readonly watched?: Watch | undefined;
-  /** Of the HTTPS listeners; null, the default: there are none. */
-  readonly defaultCertificate?: () => DefaultCertificate | null;
-  /** Default: plugins send requests of their own over the network, and verify tokens. */
-  readonly standIns?: StandIns;
-}
-
-/** What plugin instances get in place of the network, where a configuration is tried out (see `proof/scratch.ts`). */
-export interface StandIns {
-  /** Undefined: they ask over the network. */
-  readonly client: ((plugin: PluginPlace) => Client) | undefined;
-  /** Wraps the middleware of a plugin. */
-  observed(plugin: PluginPlace, middleware: Middleware): Middleware;
-  /** As `Tools.verifiedClaims`. */
-  readonly verifiedClaims: Tools["verifiedClaims"];
-  /** As `Tools.verifyPassword`. Default: as the gateway does. */
-  readonly verifyPassword?: Tools["verifyPassword"] | undefined;
-  /** As `Tools.isTrial`. */
-  readonly isTrial: boolean;
-}
-
-/** A plugin instance: its kind, and where it is configured. */
-export type PluginPlace = Pick<Link, "name" | "scope">;
-
-/** The objects shared by the plugin instances of one configuration. */
-export interface PluginContext extends CompileTools {
-  readonly gatewayName: string;
-  readonly kinds: readonly AnyPlugin[];
-  readonly egress: Egress;
-  readonly inUse: InUse;
-  readonly plan: MetricsPlan | null;
-  /** Gets the keys of all instances that are created. */
-  readonly instances: Set<string>;
-}
-
-export interface PluginLink extends Link {
-  readonly kind: AnyPlugin;
-  /** Of guards: a digest that differs where their configuration does. */
-  readonly identity: string;
-  /** See `Plugin`. */
-  readonly ownHeaders: readonly string[];
-}
 
 export { placed } from "./plugin_error.ts";
 
@@ -163,14 +104,6 @@ function identityOf(key: string, config: unknown): string {
   } catch {
     return randomUUID();
   }
-}
-
-export interface RouteChain {
-  readonly handler: Handler;
-  /** See `RouteName`. */
-  readonly audience: string;
-  readonly ownHeaders: ReadonlySet<string> | undefined;
-  readonly takesPreflights: boolean;
 }
 
 /** Chains the instances of a route, written from the outermost to the innermost, around the handler that asks the upstreams. */

@@ -3,7 +3,7 @@
  */
 import { messageOf } from "../base/errors.ts";
 import type { GiveMemory } from "../store/counters.ts";
-import type { PluginContext } from "./plugin_instances.ts";
+import type { PluginContext } from "./compile_types.ts";
 
 /** See `Tools.shared`; `key`: of the instance. */
 export function sharedBy(key: string, what: string, bytes: number, context: PluginContext): ArrayBufferLike {

@@ -17,7 +17,7 @@ import type { Found } from "../route/table.ts";
 import { isHost } from "../server/framing.ts";
 import type { Inbound, ReceiveOptions } from "../server/receive.ts";
 import { mostOfClient } from "../upstream/connection_pool.ts";
-import type { CompileTools } from "./plugin_instances.ts";
+import type { CompileTools } from "./compile_types.ts";
 import type { RecentRequests } from "./recent_requests.ts";
 import type { Runtime } from "./runtime.ts";
 import type { RouteTarget, Snapshot } from "./snapshot.ts";

@@ -7,7 +7,7 @@ import type { Config } from "../config/model.ts";
 import { RedisCounters, SharedState, type RedisSettings } from "../store/redis.ts";
 import { connect, readyEvent } from "../upstream/connect.ts";
 import { UpstreamTls } from "../upstream/tls.ts";
-import type { CompileTools } from "./plugin_instances.ts";
+import type { CompileTools } from "./compile_types.ts";
 import type { InUse } from "./runtime.ts";
 
 type CountersConfig = NonNullable<Config["global"]["counters"]>;

@@ -18,7 +18,7 @@ import type * as proxiesPart from "../server/trusted_proxies.ts";
 import type { HostCertificates } from "../server/certificates.ts";
 import type { WatchedRoute } from "./bundle.ts";
 import { destinationsOf } from "./destinations.ts";
-import type { CompileTools, PluginContext, PluginLink, RouteChain } from "./plugin_instances.ts";
+import type { CompileTools, PluginContext, PluginLink, RouteChain } from "./compile_types.ts";
 import type { HttpsRedirect } from "./https_redirect.ts";
 import type { Parts } from "./parts.ts";
 import type { Place } from "./plugin_error.ts";

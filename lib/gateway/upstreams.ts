@@ -12,7 +12,7 @@ import type { ForwardOptions } from "../upstream/upstream_request.ts";
 import type { Sticky } from "../upstream/sticky.ts";
 import { onlyPicker, type Member, type Peer, type UpstreamSet } from "../upstream/upstream_set.ts";
 import type { Parts } from "./parts.ts";
-import type { PluginContext } from "./plugin_instances.ts";
+import type { PluginContext } from "./compile_types.ts";
 import type { Runtime, UpstreamSetPlan } from "./runtime.ts";
 
 /** The handler forwards a request to one of the upstreams. */

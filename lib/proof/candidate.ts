@@ -9,7 +9,7 @@ import type { ConfigurationOptions } from "../gateway/options.ts";
 import { Configuration } from "../gateway/configuration.ts";
 import type { Explanation, Question } from "./explain.ts";
 import type { Parts } from "../gateway/parts.ts";
-import type { StandIns } from "../gateway/plugin_instances.ts";
+import type { StandIns } from "../gateway/compile_types.ts";
 import { Runtime } from "../gateway/runtime.ts";
 import { compile, type Loaded } from "../gateway/snapshot.ts";
 import { maskedConfig } from "../config/masked.ts";

@@ -22,12 +22,12 @@ const USAGE = `usage: npm run bench -- peers [SCENARIO,…] [--rounds N] [--seco
 It ends within ten minutes: what has not been measured by then is left out.`;
 
 /** Work under way at that time may take some seconds more; the limit after it ends a run that hangs. */
-const MOST_MS = 570_000;
+const MAX_MS = 570_000;
 const LIMIT_MS = 600_000;
 const READY_MS = 15_000;
 const WARM_UP_S = 1;
 const WARM_REQUESTS = 5_000;
-const MOST_WARM_UPS = 4;
+const MAX_WARM_UPS = 4;
 
 /** Prints its tables and leaves them in `results/`; true when all targets that could be measured are met. */
 export async function peers(words: readonly string[]): Promise<boolean> {
@@ -36,7 +36,7 @@ export async function peers(words: readonly string[]): Promise<boolean> {
     console.log(options);
     return options === USAGE;
   }
-  const end = performance.now() + MOST_MS;
+  const end = performance.now() + MAX_MS;
   const limit = setTimeout(() => {
     console.error("ten minutes are over");
     process.exit(1); // ends everything under way
@@ -194,7 +194,7 @@ async function begin(task: Task, competitor: Competitor): Promise<Contestant | n
   try {
     // What is compiled while it runs is so after some thousand requests, which on a busy machine take longer than a second.
     const few = { ...scenario, connections: Math.min(scenario.connections, 64) };
-    for (let i = 0, asked = 0; i < MOST_WARM_UPS && asked < WARM_REQUESTS; i++) asked += (await fullLoad(machine, few, port, WARM_UP_S)).requests;
+    for (let i = 0, asked = 0; i < MAX_WARM_UPS && asked < WARM_REQUESTS; i++) asked += (await fullLoad(machine, few, port, WARM_UP_S)).requests;
     if (scenario.load === "paced") contestant.rate = PACE * (await fullLoad(machine, few, port, WARM_UP_S)).rps;
     return contestant;
   } catch (error) {

@@ -126,7 +126,7 @@ async function gateway(behave: (socket: Socket, head: string) => void, pool: obj
 /** More than the system's buffers of all sockets on the way hold. */
 const FLOOD = 128 * MIB;
 /** How much more the same bytes on the wire may cost in tiny pieces. Node's own parser calls for each chunk (`http1: "node"`). */
-const MOST_TIMES = codec === "wire" ? 12 : 60;
+const MAX_TIMES = codec === "wire" ? 12 : 60;
 /** What a gateway may keep of it, the garbage of the requests of others included. */
 const KEPT = 48 * MIB;
 
@@ -183,7 +183,7 @@ describe.each(Object.entries(TRANSPORTS))("one client over %s", (name, open) => 
     };
     const many = await costOf(1);
     const few = await costOf(1000);
-    expect(many / few).toBeLessThan(MOST_TIMES);
+    expect(many / few).toBeLessThan(MAX_TIMES);
   });
 
   it("cannot open more connections than max_connections_per_ip", async () => {

@@ -12,7 +12,7 @@ import { Candidate } from "../../proof/candidate.ts";
 import { builtinPlugins } from "../../plugins/builtin.ts";
 import { Failure } from "../failure.ts";
 import { withoutControls } from "../terminal.ts";
-import { freeName, MOST_PARTS, Notes, type Place } from "./place.ts";
+import { freeName, MAX_PARTS, Notes, type Place } from "./place.ts";
 
 export interface Plugin {
   readonly name: string;
@@ -72,7 +72,7 @@ export class Draft {
   /** Remembers where a service, route or plugin comes from. */
   from<T extends object>(at: Path, made: T): T {
     this.#origins.set(made, at);
-    if (this.#origins.size > MOST_PARTS) throw new Failure(`more than ${MOST_PARTS} services, routes and plugins cannot be imported: split the file`, 2);
+    if (this.#origins.size > MAX_PARTS) throw new Failure(`more than ${MAX_PARTS} services, routes and plugins cannot be imported: split the file`, 2);
     return made;
   }
 

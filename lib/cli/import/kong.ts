@@ -24,7 +24,7 @@ export function importKong(root: Place, draft: Draft): void {
 }
 
 /** Each is compared with all routes. */
-const MOST_EXPRESSIONS = 1000;
+const MAX_EXPRESSIONS = 1000;
 
 const STREAMED = "bodies are always streamed here, unless a plugin reads them";
 /** Settings of a route without a counterpart, with Kong's default. */
@@ -187,8 +187,8 @@ class KongReader {
     const paths = new Map<string, KongPath>();
     for (const place of places) {
       const written = place.text()!;
-      const isTooMany = written.startsWith("~") && ++this.#expressions > MOST_EXPRESSIONS;
-      const path = isTooMany ? `only ${MOST_EXPRESSIONS} regular expressions are: split the file` : readPath(written);
+      const isTooMany = written.startsWith("~") && ++this.#expressions > MAX_EXPRESSIONS;
+      const path = isTooMany ? `only ${MAX_EXPRESSIONS} regular expressions are: split the file` : readPath(written);
       if (typeof path === "string") {
         close(written);
         place.note(`"${written}" is not carried over: ${path}`);

@@ -17,7 +17,7 @@ const LITERALS = /^(?:[\w~!'&=,%@;:-]|\\[.~_-])+$/;
 const CLASS = String.raw`\\[dw]|\[\^/\??\]|\[(?:[a-zA-Z0-9]-[a-zA-Z0-9]|\\[dw.-]|[\w.~])+-?\]`;
 const CLASSES = new RegExp(String.raw`^(?:(?:${CLASS})(?:\+[?+]?|\{[1-9]\d*(?:,\d*)?\})?|\\?[_:-])+$`);
 /** Of an expression: reading takes time in proportion to their square. */
-const MOST_CHARACTERS = 2000;
+const MAX_CHARACTERS = 2000;
 const GROUP = /\((?:\?P?<(\w+)>|\?:)?([^()]+)\)/;
 
 /** Returns why there is no pattern. */
@@ -33,7 +33,7 @@ export function readPath(written: string): KongPath | string {
   const body = written.slice(1).replaceAll("\\/", "/");
   const isOpen = !/(?<!\\)\$$/.test(body);
   const expression = body.replace(/(?:\/\??)?\$$/, "");
-  if (expression.length > MOST_CHARACTERS) return `it has more than ${MOST_CHARACTERS} characters`;
+  if (expression.length > MAX_CHARACTERS) return `it has more than ${MAX_CHARACTERS} characters`;
   const segments = [...expression.matchAll(/\/((?:\[(?:\\.|[^\]\\])*\]|\\.|[^/[\\])*)/g)].map(([, segment]) => segment!);
   if (segments.map((segment) => `/${segment}`).join("") !== expression) return "it is no regular expression";
   if (segments.at(-1) === "") segments.pop();

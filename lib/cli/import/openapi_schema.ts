@@ -21,13 +21,13 @@ interface Converted {
 }
 
 /** Most values in one schema with its definitions, and in all of them. */
-const MOST_VALUES = 20_000;
-const MOST_IN_ALL = 250_000;
+const MAX_VALUES = 20_000;
+const MAX_IN_ALL = 250_000;
 /** Of references within references, before they are followed later. */
-const MOST_DEPTH = 100;
+const MAX_DEPTH = 100;
 /** Levels of arrays and objects in a schema and in one of its values: a configuration has at most 100, with the plugin around the schema. */
-const MOST_LEVELS = 80;
-const MOST_LEVELS_OF_VALUE = 5;
+const MAX_LEVELS = 80;
+const MAX_LEVELS_OF_VALUE = 5;
 
 export class SchemaReader {
   readonly #document: unknown;
@@ -83,10 +83,10 @@ export class SchemaReader {
       if (used.has(definition.name)) continue;
       used.set(definition.name, definition.converted!);
       queue.push(...definition.converted!.uses);
-      if ((sum += definition.converted!.size) > MOST_VALUES) break;
+      if ((sum += definition.converted!.size) > MAX_VALUES) break;
     }
-    if (sum > MOST_VALUES || this.#total + sum > MOST_IN_ALL) {
-      return void this.#notes.add(at, `the schema is too large: at most ${MOST_VALUES} values each, and ${MOST_IN_ALL} in all`);
+    if (sum > MAX_VALUES || this.#total + sum > MAX_IN_ALL) {
+      return void this.#notes.add(at, `the schema is too large: at most ${MAX_VALUES} values each, and ${MAX_IN_ALL} in all`);
     }
     this.#total += sum;
     if (used.size === 0) return schema;
@@ -119,7 +119,7 @@ export class SchemaReader {
       const added = (definition = { name, converted: null as Converted | null });
       this.#definitions.set(reference, added);
       const convert = () => void (added.converted = this.convert(found.value, found.at));
-      if (this.#depth > MOST_DEPTH) this.#later.push(convert);
+      if (this.#depth > MAX_DEPTH) this.#later.push(convert);
       else convert();
     }
     this.#uses.add(reference);
@@ -135,7 +135,7 @@ export class SchemaReader {
     this.#size++;
     if (typeof given === "boolean") return { schema: given, isExact: true };
     if (!isObject(given)) return this.#loose(at, `expected a schema, found ${described(given)}: every value is accepted`);
-    if (this.#levels > MOST_LEVELS) return this.#loose(at, "the schema is nested too deep: every value is accepted");
+    if (this.#levels > MAX_LEVELS) return this.#loose(at, "the schema is nested too deep: every value is accepted");
     const isReference = typeof given.$ref === "string";
     if (isReference && this.#isOld) return this.#within(0, () => this.#reference(given.$ref as string, at));
     const made: Record<string, unknown> = {};
@@ -154,8 +154,8 @@ export class SchemaReader {
   /** Adds the keyword to `made`, with subschemas that are `levels` below it. Returns whether that is exact. */
   #keyword(keyword: string, value: unknown, made: Record<string, unknown>, at: Path, levels: number): boolean {
     const isValue = keyword === "enum" || keyword === "const";
-    if (isValue && isDeeper(value, MOST_LEVELS_OF_VALUE)) return (this.#notes.add(at, "the value is nested too deep: it is not checked"), false);
-    this.#size += isValue ? countValues(value, MOST_VALUES) : 1;
+    if (isValue && isDeeper(value, MAX_LEVELS_OF_VALUE)) return (this.#notes.add(at, "the value is nested too deep: it is not checked"), false);
+    this.#size += isValue ? countValues(value, MAX_VALUES) : 1;
     if (!this.#isUsable(keyword, value, at)) return keyword === "format";
     return this.#within(levels, () => {
       if (keyword === "$ref" || LISTS.has(keyword)) {

@@ -6,7 +6,7 @@ import { isObject, typeName } from "../../json_schema/values.ts";
 import { Failure } from "../failure.ts";
 
 /** Most entries of one list, and most services, routes and plugins of a result: more take too much time and memory. */
-export const MOST_PARTS = 100_000;
+export const MAX_PARTS = 100_000;
 
 /** What could not be carried over, and what to do. Equal messages are one entry. */
 export class Notes {
@@ -131,8 +131,8 @@ export class Place {
   }
 
   #few<T>(list: readonly T[]): readonly T[] {
-    if (list.length <= MOST_PARTS) return list;
-    throw new Failure(`${formatPath(this.at)} has ${list.length} entries: at most ${MOST_PARTS} can be imported`, 2);
+    if (list.length <= MAX_PARTS) return list;
+    throw new Failure(`${formatPath(this.at)} has ${list.length} entries: at most ${MAX_PARTS} can be imported`, 2);
   }
 
   #child(step: string | number, value: unknown): Place {

@@ -7,7 +7,7 @@ import { errorShare } from "./inventory.ts";
 import { hashFor } from "./url_hash.ts";
 
 /** Rows of each list; GET /gateway/now?figures=top has as many routes for each. */
-export const MOST_ROWS = 5;
+export const MAX_ROWS = 5;
 
 export interface RankingRow {
   readonly name: string;
@@ -61,6 +61,6 @@ function ofRoutes(title: string, unit: string, none: string, by: (route: Figures
 }
 
 function first(rows: readonly (Omit<RankingRow, "share"> & { readonly by: number })[]): readonly RankingRow[] {
-  const sorted = rows.filter(({ by }) => by > 0).sort((a, b) => b.by - a.by).slice(0, MOST_ROWS);
+  const sorted = rows.filter(({ by }) => by > 0).sort((a, b) => b.by - a.by).slice(0, MAX_ROWS);
   return sorted.map(({ by, ...row }) => ({ ...row, share: by / sorted[0]!.by }));
 }

@@ -133,7 +133,7 @@ export function costsOf(pid: number): Costs {
 const [PPID, UTIME, STIME, CUTIME, CSTIME] = [1, 11, 12, 13, 14];
 /** USER_HZ is 100 on every Linux that Node runs on. */
 const MICROS_PER_TICK = 10_000;
-const MOST_TEXT = 8_192;
+const MAX_TEXT = 8_192;
 /** The time a process may take to end after SIGTERM. */
 const ASKED_MS = 500;
 
@@ -168,7 +168,7 @@ function start({ program, words, environment = {} }: Command, folder: string, te
   const texts = { output: "", errors: "" };
   child.stdin!.on("error", () => {});
   child.stdout!.setEncoding("utf8").on("data", (text: string) => (texts.output += text));
-  child.stderr!.setEncoding("utf8").on("data", (text: string) => (texts.errors = (texts.errors + text).slice(-MOST_TEXT)));
+  child.stderr!.setEncoding("utf8").on("data", (text: string) => (texts.errors = (texts.errors + text).slice(-MAX_TEXT)));
   let over = false;
   const ended = new Promise<number | null>((resolve) => {
     child.once("error", (error) => {
