@@ -80,10 +80,35 @@ it.each([1, 2])("the next request, which arrives in %i reads while the first one
   expect(received).toEqual(["/x", "/next"]);
 });
 
-/** More than the buffers of sockets hold. */
-const LARGE = "0123456789".repeat(1_000_000);
 const UPGRADE = ["Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version: 13"];
 const YES = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
+
+it("a message of a WebSocket that arrives before the upstream has answered is not overwritten by what another client sends meanwhile", async () => {
+  const answering = gate<Socket>();
+  let text = "";
+  const upstream = await byteBackend((socket) => {
+    socket.once("data", (chunk: Buffer) => {
+      if (chunk.toString("latin1").startsWith("POST /other")) return void socket.write("HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\nanswered");
+      socket.on("data", (more: Buffer) => void (text += more.toString("latin1")));
+      answering.open(socket);
+    });
+  });
+  const gateway = await running(oneService(upstream.port));
+  const [to, other] = [await client(gateway.port), await client(gateway.port)];
+  to.send(get("/a/x", ...UPGRADE));
+  const socket = await answering.opened;
+  to.send("0123456789");
+  for (let i = 0; i < 20; i++) await turn();
+  other.send(`POST /a/other HTTP/1.1\r\nHost: h\r\nContent-Length: ${FILL.length}\r\n\r\n`);
+  other.send(FILL);
+  await other.until("answered");
+  socket.write(YES);
+  await eventually(() => text.length >= 10, "what waited");
+  expect(text).toBe("0123456789");
+});
+
+/** More than the buffers of sockets hold. */
+const LARGE = "0123456789".repeat(1_000_000);
 
 it.each([
   ["a large body", `POST /a/x HTTP/1.1\r\nHost: h\r\nContent-Length: ${LARGE.length}\r\n\r\n`],
