@@ -50,7 +50,7 @@ export class ClientConnection implements RequestSink, Responder {
   /** False once a part of the current request head waits for the rest. */
   #isHeadNew = true;
   #inbound: Inbound | null = null;
-  /** The rules under which the current request began to arrive. */
+  /** The rules in force at the last read. */
   #rules: ReceiveOptions;
   #ending: Ending = "no";
   /** Whether the client sends its body unasked, or has been asked for it (RFC 9110 §10.1.1). */

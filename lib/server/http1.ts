@@ -33,7 +33,7 @@ export interface Http1Options {
   readonly deadlines: DeadlineTimer;
   readonly log: Log;
   readonly drain: Drain;
-  /** The rules in force at this moment; asked once a request. */
+  /** The rules in force at this moment; asked at each read of a connection, or for each request. */
   readonly receiving: () => ReceiveOptions;
   /** Answers a request: calls `send` or `giveUp` of the responder, once. */
   readonly answer: (inbound: Inbound, responder: Responder) => void;

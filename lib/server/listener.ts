@@ -89,11 +89,14 @@ export class Listener {
   /** Listens for HTTP/1.1, and for HTTP/2 where `h2c` says so; on the socket `fd` if it is given. Rejects with node's listen error. */
   async listenPlain(host: string, port: number, fd?: number): Promise<AddressInfo> {
     const server = net.createServer({ allowHalfOpen: true, noDelay: true }, (accepted) => {
+      // Asked once: in a worker a reload may come between two questions, and only our own codec can read from memory that is shared.
       const { h2c = false, http1 = "wire" } = this.#options.protocols?.() ?? {};
-      const socket = h2c || http1 !== "wire" ? accepted : this.#memory.adopt(accepted);
+      const isWire = !h2c && http1 === "wire";
+      const socket = isWire ? this.#memory.adopt(accepted) : accepted;
       if (!this.#admit(guarded(socket))) return;
       socket.on("error", ignore);
-      if (h2c) this.#options.part("http2Server").detectProtocol(socket, this.#shared, (protocol) => this.#serve(socket, protocol));
+      if (isWire) this.#serveWire(socket);
+      else if (h2c) this.#options.part("http2Server").detectProtocol(socket, this.#shared, (protocol) => this.#serve(socket, protocol));
       else this.#serve(socket, "HTTP/1");
     });
     return this.#listen(server, host, port, fd);

@@ -55,6 +55,22 @@ it("takes a port only to give it back where others are to listen on it: over TLS
   await expect(listener.listenPlain("127.0.0.1", port)).rejects.toThrow("EADDRINUSE");
 });
 
+it("serves a connection by our own codec where a reload names Node's while it is accepted", async () => {
+  const clock = manualClock();
+  const log = { debug() {}, info() {}, warn() {}, error() {} };
+  let asked = 0;
+  const protocols = () => ({ http1: asked++ === 0 ? "wire" : "node", http2: true, h2c: false }) as const;
+  const serve = ({ body }: Inbound): Reply => ({ status: 200, headers: [], body });
+  const listener = new Listener({ part, clock, log, serve, protocols, receiving: () => ({ clock, proxies: null, limits: defaultLimits }) });
+  onTestFinished(() => listener.destroy());
+  const { port } = await listener.listenPlain("127.0.0.1", 0);
+  const { send, until } = await client(port);
+  send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\n");
+  send("body");
+  expect(await until("body")).toContain("200 OK");
+  expect(asked).toBe(1);
+});
+
 it("calls ended once for each request", async () => {
   const { port, ended } = await listening(fine);
   const talk = await client(port);
