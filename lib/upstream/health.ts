@@ -168,6 +168,8 @@ export class Health extends PublishedHealth {
   }
 
   override configure(settings: HealthSettings): void {
+    // A slow start ends as if it had begun under the new settings.
+    if (this.cells[SLOW_UNTIL] !== 0) this.cells[SLOW_UNTIL]! += settings.passive.slowStartMs - this.settings.passive.slowStartMs;
     super.configure(settings);
     if (settings.active === null) {
       this.#active = UNKNOWN;

@@ -207,6 +207,15 @@ describe("slow start", () => {
     expect(shares).toEqual([0.1, 0.1, 0.5, 0.9, 1]);
   });
 
+  it("takes as long as the settings say after a reload", () => {
+    const { health, fail, clock, configure } = bench({ passive: { slowStartMs: 60_000 } });
+    fail(3);
+    clock.advance(100);
+    clock.advance(5000);
+    const shares = [10_000, 50_000, 1000, 0].map((slowStartMs) => (configure({ passive: { slowStartMs } }), health.share));
+    expect(shares).toEqual([0.5, 0.1, 1, 1]);
+  });
+
   it("follows checks that find the upstream healthy again, not checks that find it healthy for the first time", () => {
     const { health } = bench({ active: { healthyThreshold: 1, unhealthyThreshold: 1 }, passive: { slowStartMs: 1000 } });
     health.checked(null);
