@@ -18,6 +18,8 @@ export class RequestBody extends GuardedReadable {
   readonly #maxBytes: number;
   readonly #pace: UploadPace;
   #hasRoom = true;
+  /** How many pieces have arrived since its reader had read all before. */
+  #pieces = 0;
 
   /** `readOn` is called when `wantsBytes` may have changed. */
   constructor(source: { readOn(): void }, { maxBodyBytes, minBodyBytesPerS }: Limits) {
@@ -31,7 +33,7 @@ export class RequestBody extends GuardedReadable {
 
   /** Whether its reader has room for more, or wants none. */
   get wantsBytes(): boolean {
-    return this.destroyed || this.#hasRoom;
+    return this.destroyed || (this.#hasRoom && this.#pieces < MAX_PIECES);
   }
 
   /** Whether it arrives too slowly for a reader that reads it, see `UploadPace`. */
@@ -45,9 +47,20 @@ export class RequestBody extends GuardedReadable {
     if (this.destroyed) return bytes.length;
     if (this.#maxBytes === 0 || this.received + bytes.length <= this.#maxBytes) {
       this.received += bytes.length;
+      this.#pieces = this.readableLength === 0 ? 1 : this.#pieces + 1;
       this.#hasRoom = this.push(bytes);
     } else this.destroy(new Fault("body_too_large", `the body has more than ${this.#maxBytes} bytes`));
     return 0;
+  }
+
+  override read(bytes?: number): unknown {
+    const read: unknown = super.read(bytes);
+    // The reader has all, or wants more than there is; 0: it is Node that looks.
+    if (this.#pieces >= MAX_PIECES && bytes !== 0 && (read === null || this.readableLength === 0)) {
+      this.#pieces = 0;
+      this.#source.readOn();
+    }
+    return read;
   }
 
   override _read(): void {
@@ -60,3 +73,6 @@ export class RequestBody extends GuardedReadable {
     done(error);
   }
 }
+
+/** Each piece takes a hundred bytes besides its own: a client that sends single bytes would have us hold a hundred times as much as it sends. */
+const MAX_PIECES = 256;

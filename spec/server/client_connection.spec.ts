@@ -13,6 +13,7 @@ import { client, codeIn, get, statusesIn } from "../journeys/harness.ts";
 import { manualClock } from "../support/clock.ts";
 import { codec } from "../support/codec.ts";
 import { defaultLimits } from "../support/limits.ts";
+import { turn } from "../support/loopback.ts";
 import { eventually } from "../support/raw_client.ts";
 
 /** A server that answers with `serve`; a request for which it returns nothing is answered by the spec with `answers`. */
@@ -456,6 +457,27 @@ it("does not send an informational response of a request that is over to the nex
 
 const UPGRADE = ["Connection: Upgrade", "Upgrade: websocket"];
 const tunnel = () => ({ socket: new PassThrough(), head: Buffer.alloc(0), idleMs: 1 });
+
+it.runIf(codec === "wire")("reads at most 256 pieces of a body ahead of its reader, who gets all of it, by events and by `read`", async () => {
+  for (const isFlowing of [true, false]) {
+    let body: Readable | null = null;
+    const { port, sockets } = await serving((inbound) => void (body = inbound.body));
+    const { socket, send } = await client(port);
+    send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1000\r\n\r\n");
+    await eventually(() => body !== null, "the request");
+    for (let sent = 0; sent < 1000; sent++) {
+      socket.write("x");
+      for (let i = 0; i < 2; i++) await turn();
+    }
+    await eventually(() => sockets[0]!.isPaused(), "a pause");
+    const { readableLength } = body! as Readable;
+    expect(readableLength).toBeLessThan(300);
+    let text = "";
+    if (isFlowing) body!.on("data", (bytes: Buffer) => void (text += bytes.toString()));
+    else body!.on("readable", () => void (text += body!.read(1000)?.toString() ?? ""));
+    await eventually(() => text === "x".repeat(1000), "all of the body");
+  }
+});
 
 it("leaves the socket to the tunnel behind a 101, with what the client has sent behind its request", async () => {
   const { port, joined, ended, sockets } = await serving(() => ({ status: 101, headers: ["Connection", "Upgrade", "Upgrade", "WebSocket", "X-A", "1", "Content-Length", "3"], body: null, tunnel: tunnel() }));
