@@ -77,11 +77,8 @@ export function plainPath(target: string): string | null {
 const NOT_PLAIN_PATH = /[^ !$-<>@-[\]-~]|eyJ/;
 
 export function beforeQuery(text: string): string {
-  for (let i = 0; i < text.length; i++) {
-    const c = text.charCodeAt(i);
-    if (c === QUESTION_MARK || c === HASH) return text.slice(0, i);
-  }
-  return text;
+  const end = text.search(/[?#]/);
+  return end < 0 ? text : text.slice(0, end);
 }
 
 const SLASH = 0x2f;

@@ -7,7 +7,7 @@ import type { Log } from "../base/log.ts";
 import { LEAST_TRY_MS, tryPeer, upstreamFaultReply, type AttemptsOptions, type Tries } from "./attempts.ts";
 import type { Balancer } from "./balance.ts";
 import type { HealthOptions, UpstreamHealth } from "./health.ts";
-import { isUnopened } from "./faults.ts";
+import { Unsent } from "./faults.ts";
 import { isUntouched } from "./upstream_request.ts";
 import { ALWAYS_USABLE, usableOf, type Member, type Peer, type Picker, type UpstreamSet } from "./upstream_set.ts";
 
@@ -68,4 +68,9 @@ export function elsewhere(options: AttemptsOptions, tried: readonly Peer[] = [])
     meter?.retried();
     return tryPeer({ ...options, failed: elsewhere(options, all) }, exchange, next, now, endsAt);
   };
+}
+
+/** Nothing was sent because the connection was refused, timed out, could not be opened or had been closed. A lack of free ones is another thing. */
+function isUnopened(fault: Fault): boolean {
+  return fault.code === "upstream_connect_failed" || fault instanceof Unsent;
 }

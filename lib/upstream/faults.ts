@@ -37,11 +37,6 @@ export function isUpstreams(fault: Fault): boolean {
   return fault.code === "upstream_invalid" || (failure !== null && fault.code !== "upstream_saturated");
 }
 
-/** Nothing was sent because the connection was refused, timed out, could not be opened or had been closed. A lack of free ones is another thing. */
-export function isUnopened(fault: Fault): boolean {
-  return fault.code === "upstream_connect_failed" || fault instanceof Unsent;
-}
-
 /** For an error of the connection. */
 export function faultCode(error: NodeJS.ErrnoException, isConnecting: boolean): ErrorCode {
   return isConnecting || REFUSED_BY_TLS.test(error.code ?? "") ? "upstream_connect_failed" : "upstream_reset";
