@@ -49,6 +49,7 @@ export class Reloads {
       const { parts } = this.#configuration;
       const reread = await parts.withPositions(() => this.#reread());
       if (reread === null) return false;
+      // The error of a plugin may have a secret, which that part conceals.
       await parts.loadPart("jsonText");
       await this.#replace(reread);
       this.#findWarningsLater();

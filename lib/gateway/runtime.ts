@@ -73,7 +73,7 @@ export class Runtime {
   /** Null: no upstream has been probed. */
   #checks: ActiveChecks | null = null;
   readonly #lastingMemory = new Map<string, ArrayBufferLike>();
-  /** The threads of the program, with memory that is no configuration's: it is there as long as the gateway. */
+  /** The threads of the program, with memory that belongs to no configuration and lives as long as the gateway. */
   readonly lasting: Threads;
   readonly #common = new Map<string, unknown>();
   /** In a worker: failures of upstreams, for the main thread; null elsewhere. */

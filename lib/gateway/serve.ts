@@ -45,7 +45,7 @@ export class Requests {
   /** Those of all workers; null without workers. */
   readonly #all: SharedCount | null;
   #inFlight = 0;
-  /** How many of this thread are whose, by `Call.holder`. */
+  /** How many requests of each client this thread is answering, by `Call.holder`. */
   readonly #held = new Map<string, number>();
   /** Requests that are refused because there are too many: they do not count, however slowly their clients read. */
   readonly #shed = new Set<Inbound>();

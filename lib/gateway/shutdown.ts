@@ -9,7 +9,7 @@ import type { GatewayParts } from "./joined.ts";
 
 /** How long `close` keeps idle connections open for a request that is already on its way. In milliseconds. */
 const IDLE_LINGER_MS = 1_000;
-/** The same under a grace of this many milliseconds: at most half of it. */
+/** The same for a `close` with this grace: at most half of it. */
 export const lingerOf = (graceMs: number) => Math.min(IDLE_LINGER_MS, graceMs / 2);
 /** Plugins that never answer, or never close what they hold, must not delay `close` for ever. In milliseconds. */
 const MAX_CUTTING_MS = 1_000;

@@ -199,8 +199,8 @@ export function dashed(name: string): string {
 }
 
 /**
- * Why HTTP cannot carry the list, for who made it; null if it can: names are tokens, values Latin-1 text without control characters
- * (RFC 9110 §5.5, §5.6.2). Headers that stand in `known`, in the same order, are not looked at again.
+ * Why HTTP cannot carry the list, for the author of the plugin that made it; null if it can: names are tokens, values Latin-1 text without
+ * control characters (RFC 9110 §5.5, §5.6.2). Headers that stand in `known`, in the same order, are not looked at again.
  */
 export function headerProblem(list: HeaderList, known: HeaderList = NO_HEADERS): string | null {
   if (!Array.isArray(list) || list.length % 2 !== 0) return "the headers are no list of names and values in turn";

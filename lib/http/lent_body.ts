@@ -1,6 +1,6 @@
 /**
- * A complete body in a reusable buffer: allocating a buffer for each larger response costs more than processing it (16 µs of processor
- * time for 64 KiB).
+ * A complete body in memory: that of a request that arrived with its head, or that of a response, whose buffer is used again. To allocate a
+ * buffer for each larger response costs more than to process it (16 µs of processor time for 64 KiB).
  *
  * To plugins it is a stream like any other. Only the sender of the reply asks for the bytes themselves, and only while the
  * stream has no reader and no listener, so no other code can hold bytes that a later response overwrites.

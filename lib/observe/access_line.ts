@@ -69,8 +69,7 @@ export function plainPath(target: string): string | null {
   if (target.charCodeAt(0) !== SLASH) return null;
   const end = target.search(NOT_PLAIN_PATH);
   if (end < 0) return target;
-  const c = target.charCodeAt(end);
-  return c === QUESTION_MARK || c === HASH ? target.slice(0, end) : null;
+  return target[end] === "?" || target[end] === "#" ? target.slice(0, end) : null;
 }
 
 /** Matches the end of a path, characters to escape, and the start of text that `redactedPath` may redact: a parameter, a JWT. */
@@ -82,8 +81,6 @@ export function beforeQuery(text: string): string {
 }
 
 const SLASH = 0x2f;
-const QUESTION_MARK = 0x3f;
-const HASH = 0x23;
 
 /** At most `characters` of a text; the rest is cut off. Default: as much as a line has of a header. */
 export function short(text: string, characters = MAX_CHARACTERS): string {

@@ -81,7 +81,7 @@ export class Drain {
     this.#members.delete(member);
   }
 
-  /** A connection has begun, or lost its request: its client may not know yet that it is ending. */
+  /** A connection has begun, or answered its request: its client may not know yet that it is ending. */
   postpone(): void {
     this.#timer?.restart();
   }

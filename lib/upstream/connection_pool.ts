@@ -38,9 +38,9 @@ export abstract class ConnectionPool<Lease> {
   leased = 0;
   /** Requests that wait for a lease. */
   waiting = 0;
-  /** How many of them are whose, by `Call.holder`. */
+  /** How many leases each client has, by `Call.holder`. */
   readonly held = new Map<string, number>();
-  /** By client, whose turn comes first: clients with less than their share take turns, and each client's requests are first come, first served. */
+  /** The requests that wait, by client. Clients with less than their share take turns; the requests of one client are served in their order. */
   readonly #waiters = new Map<string, Set<Waiter<Lease>>>();
   /** Most connections at one time. */
   maxConnections: number;
@@ -133,7 +133,7 @@ export abstract class ConnectionPool<Lease> {
     return true;
   }
 
-  /** Whose request is granted next; null: all that wait are of clients that hold their share, of which there are at most as many as places. */
+  /** The client whose request is granted next; null: all that wait have their share. At most as many clients as places have theirs. */
   #nextClient(): string | null {
     for (const client of this.#waiters.keys()) if (!this.#hasShare(client)) return client;
     return null;
