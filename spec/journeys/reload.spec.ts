@@ -200,5 +200,5 @@ describe("fifty reloads under load", () => {
     // One connection for each client, one for the WebSocket, and one for the limited route.
     expect(origin.connections.total).toBeLessThanOrEqual(8);
     expect(openFiles()).toBeLessThanOrEqual(before + 3);
-  });
+  }, 60_000);
 });

@@ -227,7 +227,7 @@ describe("a WebSocket upgrade", () => {
     connection.socket.on("drain", () => connection.socket.write(piece));
     while (connection.socket.write(piece));
     await connection.closed();
-  });
+  }, 60_000);
 });
 
 describe("plugins of a WebSocket upgrade", () => {

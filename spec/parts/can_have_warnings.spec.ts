@@ -92,7 +92,7 @@ describe("canHaveWarnings", () => {
     const kinds = new Set(Array.from(JSON.stringify(plain).matchAll(/"name":"(\w{3,})"/g), ([, kind]) => kind!));
     expect([...kinds].sort()).toEqual([...new Set(PLAIN_PLUGINS.map(({ name }) => name))].sort());
     expect(seen).toEqual(["guard_bypassed", "limit_before_identity", "limit_by_any_header", "route_unreachable"]);
-  });
+  }, 60_000);
 
   it("is true for each random configuration that has a warning", () => {
     const { seen } = judged(1_500, config);

@@ -17,6 +17,7 @@ import { backend, hosted, oneService } from "../support/gateway.ts";
 import { codec } from "../support/codec.ts";
 import { defaultLimits } from "../support/limits.ts";
 import { part } from "../support/listener_parts.ts";
+import { freePort } from "../support/origin.ts";
 import { connect, eventually, overSocket, refused, type RawConnection } from "../support/raw_client.ts";
 
 async function listening(serve: ListenerOptions["serve"], handshakeMs?: number, h2c = false, writeBatch = new WriteBatch()) {
@@ -49,7 +50,8 @@ it("takes a port only to give it back where others are to listen on it: over TLS
   const [log, receiving] = [{ debug() {}, info() {}, warn() {}, error() {} }, () => ({ clock, proxies: null, limits: defaultLimits })];
   const listener = new Listener({ part, clock, log, serve: fine, receiving, ports: "taken" });
   onTestFinished(() => listener.destroy());
-  const addresses = [await listener.listenPlain("127.0.0.1", 0), await listener.listenSecure("127.0.0.1", 0, FILES)];
+  // Ports that no other process is given meanwhile.
+  const addresses = [await listener.listenPlain("127.0.0.1", await freePort()), await listener.listenSecure("127.0.0.1", await freePort(), FILES)];
   for (const { port } of addresses) await expect(client(port)).rejects.toThrow("ECONNREFUSED");
   const { port } = await listening(fine);
   await expect(listener.listenPlain("127.0.0.1", port)).rejects.toThrow("EADDRINUSE");
