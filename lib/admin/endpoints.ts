@@ -9,7 +9,7 @@ import { basicCredentials } from "../http/basic.ts";
 import { headerValue, headerValues, type HeaderList } from "../http/headers.ts";
 import { isForeign } from "../operator/own_pages.ts";
 import { problem, type Reply } from "../http/reply.ts";
-import type { Inbound } from "../server/receive.ts";
+import type { Inbound } from "../server/inbound.ts";
 import type * as streams from "./events.ts";
 import type * as explaining from "./explain_request.ts";
 import type * as logins from "./login.ts";

@@ -5,7 +5,7 @@ import { isIP } from "node:net";
 import { problem, type Reply } from "../http/reply.ts";
 import { isObject } from "../json_schema/values.ts";
 import type { Question } from "../proof/explain.ts";
-import type { Inbound } from "../server/receive.ts";
+import type { Inbound } from "../server/inbound.ts";
 import { readJsonBody, type Unreadable } from "./json_body.ts";
 import { json, queryOf } from "./replies.ts";
 import { explanationView, type InterfaceOptions, type Secrets } from "./views.ts";

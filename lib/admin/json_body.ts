@@ -4,7 +4,7 @@
 import { Fault, type ErrorCode } from "../base/errors.ts";
 import { headerValue } from "../http/headers.ts";
 import { readBody } from "../operator/operator_server.ts";
-import type { Inbound } from "../server/receive.ts";
+import type { Inbound } from "../server/inbound.ts";
 
 export interface Unreadable {
   readonly code: ErrorCode & ("bad_request" | "request_invalid" | "body_too_large");

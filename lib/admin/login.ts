@@ -10,7 +10,7 @@ import { createTaskQueue } from "../base/task_queue.ts";
 import { basicCredentials, type Credentials } from "../http/basic.ts";
 import { headerValue, type HeaderList } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
-import type { Inbound } from "../server/receive.ts";
+import type { Inbound } from "../server/inbound.ts";
 import { retryAfter } from "./replies.ts";
 import { Throttle, type Pause } from "./throttle.ts";
 import type { InterfaceOptions } from "./views.ts";

@@ -6,7 +6,7 @@ import { hash } from "node:crypto";
 import type { Figures, GatewayStats, StatsExtent } from "../observe/stats.ts";
 import { compressed } from "../http/content_coding.ts";
 import { problem, type Reply } from "../http/reply.ts";
-import type { Inbound } from "../server/receive.ts";
+import type { Inbound } from "../server/inbound.ts";
 import { json, queryOf } from "./replies.ts";
 import { statsView, statusView, steady, view, type InterfaceOptions, type ShownGateway } from "./views.ts";
 

@@ -5,7 +5,7 @@ import type { Readable } from "node:stream";
 import { allowedHosts, HOST_NOT_ALLOWED } from "../operator/allowed_hosts.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { createOperatorServer, type OperatorServer } from "../operator/operator_server.ts";
-import type { Inbound } from "../server/receive.ts";
+import type { Inbound } from "../server/inbound.ts";
 import { askedOf, hasMetricsToken, json, METRICS_TYPE, NO_STORE, readiness } from "./replies.ts";
 import type { InterfaceOptions } from "./views.ts";
 

@@ -5,7 +5,7 @@ import { Fault } from "../base/errors.ts";
 import type { DryRun } from "../proof/dry_run.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { readBody } from "../operator/operator_server.ts";
-import type { Inbound } from "../server/receive.ts";
+import type { Inbound } from "../server/inbound.ts";
 import { readJsonBody, type Unreadable } from "./json_body.ts";
 import { json, retryAfter } from "./replies.ts";
 import { view, warningView, type InterfaceOptions } from "./views.ts";

@@ -4,7 +4,7 @@
 import { sameText } from "../base/password.ts";
 import { headerValue, type HeaderList } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
-import type { Inbound } from "../server/receive.ts";
+import type { Inbound } from "../server/inbound.ts";
 
 export const NO_STORE: HeaderList = ["Cache-Control", "no-store", "X-Content-Type-Options", "nosniff"];
 

@@ -4,7 +4,7 @@
 import { passwordProblem } from "../base/password.ts";
 import type { Reply } from "../http/reply.ts";
 import { createOperatorServer, type OperatorServer, type OperatorTls } from "../operator/operator_server.ts";
-import type { Inbound } from "../server/receive.ts";
+import type { Inbound } from "../server/inbound.ts";
 import { Endpoints, type EndpointsOptions } from "./endpoints.ts";
 
 export interface AdminOptions extends EndpointsOptions {

@@ -24,7 +24,7 @@ import * as foreignKinds from "../plugins/foreign_kind.ts";
 import type { AnyPlugin, Plugin, Scope, Tools } from "../plugins/plugin.ts";
 import { readTarget } from "../route/path.ts";
 import { statedLength } from "../server/client_reply.ts";
-import type { Inbound } from "../server/receive.ts";
+import type { Inbound } from "../server/inbound.ts";
 import * as sharedConnections from "../server/shared_connections.ts";
 import * as counters from "../store/memory.ts";
 import { ConfigError } from "../gateway/config_error.ts";

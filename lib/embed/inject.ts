@@ -6,7 +6,7 @@ import { ignore } from "../base/errors.ts";
 import { countReceived } from "../http/limited_body.ts";
 import type { Requests } from "../gateway/serve.ts";
 import { checkRequest, collected, injected, type InjectRequest, type InjectResponse } from "../proof/made_request.ts";
-import type { ReceiveOptions } from "../server/receive.ts";
+import type { ReceiveOptions } from "../server/inbound.ts";
 
 /** Rejects when the reply breaks off. */
 export async function injectInto(requests: Pick<Requests, "serve" | "ended">, request: InjectRequest, receiving: ReceiveOptions): Promise<InjectResponse> {

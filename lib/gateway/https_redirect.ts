@@ -5,7 +5,7 @@ import { positionAt } from "../config/json.ts";
 import type { LoadResult } from "../config/load.ts";
 import type { Config } from "../config/model.ts";
 import { problem, type Reply } from "../http/reply.ts";
-import type { Inbound } from "../server/receive.ts";
+import type { Inbound } from "../server/inbound.ts";
 import { ConfigError } from "./config_error.ts";
 
 export { fields } from "../config/https_redirect.ts";

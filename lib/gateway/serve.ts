@@ -15,7 +15,7 @@ import type { Link } from "../plugins/chain.ts";
 import { readTarget, type Target } from "../route/path.ts";
 import type { Found } from "../route/table.ts";
 import { isHost } from "../server/framing.ts";
-import type { Inbound, ReceiveOptions } from "../server/receive.ts";
+import type { Inbound, ReceiveOptions } from "../server/inbound.ts";
 import { mostOfClient } from "../upstream/connection_pool.ts";
 import type { CompileTools } from "./compile_types.ts";
 import type { RecentRequests } from "./recent_requests.ts";

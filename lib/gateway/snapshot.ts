@@ -13,7 +13,7 @@ import type { AnyPlugin } from "../plugins/plugin.ts";
 import type * as conditionsPart from "../route/conditions.ts";
 import type * as upstreamPathPart from "../route/upstream_path.ts";
 import { compileTable, type RouteTable, type TableEntry } from "../route/table.ts";
-import type { ReceiveOptions } from "../server/receive.ts";
+import type { ReceiveOptions } from "../server/inbound.ts";
 import type * as proxiesPart from "../server/trusted_proxies.ts";
 import type { HostCertificates } from "../server/certificates.ts";
 import type { WatchedRoute } from "./bundle.ts";

@@ -7,7 +7,7 @@ import { isForeign } from "../operator/own_pages.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { ENCODED_SLASH, readTarget } from "../route/path.ts";
 import { isHost } from "../server/framing.ts";
-import type { Inbound } from "../server/receive.ts";
+import type { Inbound } from "../server/inbound.ts";
 import type { FindFile } from "./static_files.ts";
 
 /** Forwards a request to `path` of the admin interface, query included: "/gateway/status". */

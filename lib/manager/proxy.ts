@@ -10,7 +10,7 @@ import type { Log } from "../base/log.ts";
 import { endToEnd, headerValue, headerValues, nameSet, withoutHeaders } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { readBody } from "../operator/operator_server.ts";
-import type { Inbound } from "../server/receive.ts";
+import type { Inbound } from "../server/inbound.ts";
 import { connectionTo, Failure, failureOf, LEADS_BACK, NO_ADMIN, UNKNOWN_NAME, type Backend } from "./backend.ts";
 import { MAX_BODY_BYTES, scriptHeaders, type AdminBackend } from "./server.ts";
 

@@ -6,7 +6,7 @@ import type { Log } from "../base/log.ts";
 import { withHeader, withoutHeader, type HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
 import { createOperatorServer, type OperatorServer, type OperatorTls } from "../operator/operator_server.ts";
-import type { Inbound } from "../server/receive.ts";
+import type { Inbound } from "../server/inbound.ts";
 import { createEndpoints } from "./endpoints.ts";
 import { readStaticFiles } from "./static_files.ts";
 

@@ -8,7 +8,7 @@ import { hasToken, headerValue } from "../http/headers.ts";
 import type { Pair } from "../server/certificates.ts";
 import type { Limits } from "../server/limits.ts";
 import { Listener, type ListenerOptions } from "../server/listener.ts";
-import type { Inbound } from "../server/receive.ts";
+import type { Inbound } from "../server/inbound.ts";
 
 /** A certificate, and the parts of a listener for TLS. */
 export interface OperatorTls extends Pair {

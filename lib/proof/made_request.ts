@@ -11,7 +11,8 @@ import type { ClientCertificate } from "../http/client_certificate.ts";
 import { hasHeader, headerValue, withoutHeader, type HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
 import { malformed, readFraming, type Framing, type Refusal } from "../server/framing.ts";
-import { receiveHead, type Inbound, type ReceiveOptions, type RequestHead } from "../server/receive.ts";
+import type { Inbound, ReceiveOptions, RequestHead } from "../server/inbound.ts";
+import { receiveHead } from "../server/receive.ts";
 import { pairs, replyHeaders } from "../server/reply_headers.ts";
 
 /** A request, by the names that the tests of a configuration use. */

@@ -12,7 +12,7 @@ import { discard, isForeignFault, type Reply } from "../http/reply.ts";
 import { isReply } from "../plugins/chain.ts";
 import type { Scope } from "../plugins/plugin.ts";
 import type { Found } from "../route/table.ts";
-import type { Inbound } from "../server/receive.ts";
+import type { Inbound } from "../server/inbound.ts";
 import type { RouteTarget, Snapshot } from "../gateway/snapshot.ts";
 import { Scratch } from "./scratch.ts";
 import { concealerOf } from "../config/secrets.ts";

@@ -8,7 +8,7 @@ import { namesOf, placesOf } from "../route/conditions.ts";
 import { ENCODED_SLASH, type Target } from "../route/path.ts";
 import { candidatesOf, type Candidate } from "../route/candidates.ts";
 import { compileTable, type Found, type RouteTable } from "../route/table.ts";
-import type { Inbound } from "../server/receive.ts";
+import type { Inbound } from "../server/inbound.ts";
 import type { DisplayedConfig, DisplayedRoute, DisplayedService } from "../gateway/displayed_config.ts";
 import type { RouteTarget } from "../gateway/snapshot.ts";
 

@@ -13,7 +13,7 @@ import { concealerOf } from "../config/secrets.ts";
 import type { Handler } from "../http/handler.ts";
 import { discard } from "../http/reply.ts";
 import type { RouteTable } from "../route/table.ts";
-import type { ReceiveOptions } from "../server/receive.ts";
+import type { ReceiveOptions } from "../server/inbound.ts";
 import * as proxiesPart from "../server/trusted_proxies.ts";
 import { collected } from "./made_request.ts";
 import type { HttpsRedirect } from "../gateway/https_redirect.ts";

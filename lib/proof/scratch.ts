@@ -16,7 +16,7 @@ import * as sharedMemory from "../base/shared_memory.ts";
 import * as sharedConnections from "../server/shared_connections.ts";
 import * as counters from "../store/memory.ts";
 import { compileTable, type Found, type RouteTable } from "../route/table.ts";
-import type { Inbound } from "../server/receive.ts";
+import type { Inbound } from "../server/inbound.ts";
 import type { HttpsRedirect } from "../gateway/https_redirect.ts";
 import { chain, createLinks } from "../gateway/plugin_instances.ts";
 import type { PluginContext, PluginPlace } from "../gateway/compile_types.ts";

@@ -9,7 +9,7 @@ import type { Exchange } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 import { withoutHeader, type HeaderList } from "../http/headers.ts";
 import { faultReply, problem, type Reply } from "../http/reply.ts";
-import type { Inbound, ReceiveOptions } from "../server/receive.ts";
+import type { Inbound, ReceiveOptions } from "../server/inbound.ts";
 import { headText, replyOf, requestHead } from "../upstream/heads.ts";
 import { authorityOf } from "../upstream/upstream_set.ts";
 import { headerListOf, injected } from "./made_request.ts";

@@ -25,7 +25,8 @@ import { KEEP_ALIVE_MS, refuseUnread, writeInformation, type Http1Options, type 
 import { isLive } from "./limits.ts";
 import { endSoon, MAX_DISCARD_MS, MAX_DISCARDED_PER_S, MAX_QUIET_MS } from "./linger.ts";
 import type { Refusal } from "./framing.ts";
-import { receiveHead, type ConnectionFacts, type Inbound, type ReceiveOptions, type RequestHead } from "./receive.ts";
+import type { ConnectionFacts, Inbound, ReceiveOptions, RequestHead } from "./inbound.ts";
+import { receiveHead } from "./receive.ts";
 import { RequestBody } from "./request_body.ts";
 import { Pieces, RequestParser, type RequestSink } from "./request_parser.ts";
 
@@ -227,9 +228,8 @@ export class ClientConnection implements RequestSink, Responder {
 
   #sent(): void {
     const inbound = this.#inbound!;
-    this.#inbound = this.#delivery = null;
     this.#lent?.giveBack();
-    this.#lent = null;
+    this.#inbound = this.#delivery = this.#lent = null;
     this.#hasServed = true;
     inbound.call.close();
     this.#server.ended(inbound);

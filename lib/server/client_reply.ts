@@ -13,7 +13,7 @@ import { headerProblem, NameMap, sameName, type HeaderList } from "../http/heade
 import { LentBody } from "../http/lent_body.ts";
 import { discard, problem, type Reply } from "../http/reply.ts";
 import { head, type Http1Options } from "./http1.ts";
-import type { Inbound } from "./receive.ts";
+import type { Inbound } from "./inbound.ts";
 
 /**
  * The reply, or the error to send instead: its body ended early, was read or sent before, or Content-Length occurs twice or is no number.

@@ -13,7 +13,8 @@ import { hasHeader, headerValue, headerValues, type HeaderList } from "../http/h
 import { BAD_LENGTH, isDropped, isHost, malformed, NO_TUNNEL, PLAIN_LENGTH, UPGRADE_WITH_BODY, type Framing, type Refusal } from "./framing.ts";
 import { informStream } from "./h2_respond.ts";
 import type { Limits } from "./limits.ts";
-import { receiveHead, type ConnectionFacts, type Inbound, type ReceiveOptions } from "./receive.ts";
+import type { ConnectionFacts, Inbound, ReceiveOptions } from "./inbound.ts";
+import { receiveHead } from "./receive.ts";
 
 /** `block` is node's flat header list with the pseudo-headers first. */
 export function receiveStream(stream: ServerHttp2Stream, block: readonly string[], endOfStream: boolean, connection: ConnectionFacts, options: ReceiveOptions): Inbound {

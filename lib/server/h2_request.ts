@@ -10,7 +10,7 @@ import { receiveStream } from "./h2_receive.ts";
 import { respondStream } from "./h2_respond.ts";
 import type { Http1Options, Responder } from "./http1.ts";
 import { isLive, UploadPace, type Limits } from "./limits.ts";
-import type { Inbound } from "./receive.ts";
+import type { Inbound } from "./inbound.ts";
 
 const { NGHTTP2_CANCEL, NGHTTP2_INTERNAL_ERROR, NGHTTP2_NO_ERROR } = http2.constants;
 

@@ -12,7 +12,7 @@ import type { HeaderList } from "../http/headers.ts";
 import { discard, problem, type Reply } from "../http/reply.ts";
 import { bodyToSend, replyTrailers, sendableReply, statedLength } from "./client_reply.ts";
 import { letFlow } from "./linger.ts";
-import type { Inbound } from "./receive.ts";
+import type { Inbound } from "./inbound.ts";
 import { ownBody, replyHeaders, withLength } from "./reply_headers.ts";
 
 const { NGHTTP2_CANCEL, NGHTTP2_INTERNAL_ERROR, NGHTTP2_NO_ERROR } = http2.constants;

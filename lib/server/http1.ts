@@ -15,7 +15,7 @@ import type { HeaderList } from "../http/headers.ts";
 import { problemDocument, type Reply, type Tunnel } from "../http/reply.ts";
 import type { Refusal } from "./framing.ts";
 import { endSoon } from "./linger.ts";
-import type { ConnectionFacts, Inbound, ReceiveOptions } from "./receive.ts";
+import type { ConnectionFacts, Inbound, ReceiveOptions } from "./inbound.ts";
 
 /** Sends the reply to one request. */
 export interface Responder {

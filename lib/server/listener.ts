@@ -16,7 +16,8 @@ import { CLIENT_IDLE_MS, Drain, type Http1Options, type Responder } from "./http
 import type * as nodeHttp1 from "./http1_node.ts";
 import type { NodeHttp1 } from "./http1_node.ts";
 import { ConnectionLimit, type ConnectionCounts } from "./limits.ts";
-import { isEncrypted, connectionWithoutTls, type Inbound } from "./receive.ts";
+import type { Inbound } from "./inbound.ts";
+import { isEncrypted, connectionWithoutTls } from "./receive.ts";
 import type * as tlsServer from "./tls.ts";
 import type { TlsFiles, TlsOptions, TlsServers } from "./tls.ts";
 

@@ -4,7 +4,8 @@
 import type { IncomingMessage } from "node:http";
 import { boundBody, countReceived } from "../http/limited_body.ts";
 import { readFraming, type Refusal } from "./framing.ts";
-import { receiveHead, type ConnectionFacts, type Inbound, type Inform, type ReceiveOptions, type RequestHead } from "./receive.ts";
+import type { ConnectionFacts, Inbound, Inform, ReceiveOptions, RequestHead } from "./inbound.ts";
+import { receiveHead } from "./receive.ts";
 
 /** An HTTP/1 request that node's parser has read. */
 export function receive(request: IncomingMessage, connection: ConnectionFacts, options: ReceiveOptions, inform: Inform): Inbound {

@@ -14,7 +14,7 @@ import { BodyReader, type BodySink } from "../http/body_reader.ts";
 import { trimmed, type HeaderList } from "../http/headers.ts";
 import { malformed, readFraming, tooManyLines, type Refusal, type Underscores } from "./framing.ts";
 import type { Limits } from "./limits.ts";
-import type { RequestHead } from "./receive.ts";
+import type { RequestHead } from "./inbound.ts";
 
 export interface RequestSink extends BodySink {
   /** A request head has been read. `whole` is the body where all of it has arrived with the head. */

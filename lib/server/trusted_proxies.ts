@@ -4,7 +4,8 @@
 import { isIP } from "node:net";
 import { cidrSet } from "../base/cidr.ts";
 import { headerValue, sameName, type HeaderList } from "../http/headers.ts";
-import { plainAddress, type TrustedProxies } from "./receive.ts";
+import type { TrustedProxies } from "./inbound.ts";
+import { plainAddress } from "./receive.ts";
 
 /** `blocks`: addresses and CIDR ranges. Throws for others. */
 export function trustedProxies(blocks: readonly string[]): TrustedProxies {

@@ -6,7 +6,7 @@ import { serve } from "../../lib/gateway/serve.ts";
 import type { Snapshot } from "../../lib/gateway/snapshot.ts";
 import { injected } from "../../lib/proof/made_request.ts";
 import { compileTable } from "../../lib/route/table.ts";
-import type { ReceiveOptions } from "../../lib/server/receive.ts";
+import type { ReceiveOptions } from "../../lib/server/inbound.ts";
 import { threadsOf } from "../support/threads.ts";
 
 describe("RecentRequests", () => {

@@ -9,7 +9,7 @@ import { WriteBatch } from "../../lib/base/event_loop.ts";
 import { createGateway } from "../../lib/index.ts";
 import type { Reply } from "../../lib/http/reply.ts";
 import { Listener, type ListenerOptions } from "../../lib/server/listener.ts";
-import type { Inbound } from "../../lib/server/receive.ts";
+import type { Inbound } from "../../lib/server/inbound.ts";
 import { client, get, statusesIn } from "../journeys/harness.ts";
 import { manualClock, type ManualClock } from "../support/clock.ts";
 import { CA, SERVER } from "../support/certs.ts";

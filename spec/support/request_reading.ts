@@ -1,7 +1,8 @@
 /** Reads the requests of one connection with `RequestParser`, from bytes in any pieces. */
 import { noCertificate } from "../../lib/http/exchange.ts";
 import type { Limits } from "../../lib/server/limits.ts";
-import { receiveHead, type RequestHead } from "../../lib/server/receive.ts";
+import type { RequestHead } from "../../lib/server/inbound.ts";
+import { receiveHead } from "../../lib/server/receive.ts";
 import { Pieces, RequestParser } from "../../lib/server/request_parser.ts";
 import { manualClock } from "./clock.ts";
 

@@ -1,0 +1,59 @@
+/**
+ * The types of a request as it was received, and of what it is received under, whatever the protocol.
+ */
+import type { Readable } from "node:stream";
+import type { Clock } from "../base/clock.ts";
+import type { CertificateReader } from "../http/client_certificate.ts";
+import type { HeaderList } from "../http/headers.ts";
+import type { RequestFacts } from "../http/request_facts.ts";
+import type { Framing, Refusal, Underscores } from "./framing.ts";
+import type { Limits } from "./limits.ts";
+
+/** A request before it is matched. */
+export interface Inbound extends RequestFacts {
+  readonly body: Readable | null;
+  readonly trailers: () => HeaderList;
+  readonly upgrade: "websocket" | null;
+  /** Why the request is refused without being looked at further, or null. */
+  readonly refusal: Refusal | null;
+}
+
+/** The rules of the configuration in force. */
+export interface ReceiveOptions {
+  readonly clock: Clock;
+  /** Null: there are none. */
+  readonly proxies: TrustedProxies | null;
+  readonly limits: Limits;
+  readonly underscores?: Underscores;
+}
+
+/** The proxies in `global.trusted_proxies`, and what their headers say about a request. */
+export interface TrustedProxies {
+  /** Whether the address is one of them. */
+  readonly has: (address: string) => boolean;
+  /** The request id, if it is fit for headers and logs. */
+  readonly givenId: (headers: HeaderList) => string | undefined;
+  readonly givenScheme: (headers: HeaderList, own: "http" | "https") => "http" | "https";
+  readonly clientAddress: (headers: HeaderList, remoteAddress: string) => string;
+}
+
+/** The facts about a client connection, shared by all of its requests. */
+export interface ConnectionFacts {
+  readonly remoteAddress: string | undefined;
+  readonly encrypted: boolean;
+  readonly tlsVersion: string | null;
+  readonly certificate: CertificateReader;
+}
+
+/** The head of a request, whichever codec has read it. */
+export interface RequestHead {
+  readonly method: string;
+  /** The request target as it was sent. */
+  readonly target: string;
+  readonly httpVersion: string;
+  readonly headers: HeaderList;
+  readonly framing: Framing;
+}
+
+/** Sends an informational response (RFC 9110 §15.2) on the request's connection. */
+export type Inform = (status: number, headers: HeaderList) => void;
