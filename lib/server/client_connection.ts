@@ -123,23 +123,23 @@ export class ClientConnection implements RequestSink, Responder {
       this.#rest = null;
       if (this.#ending === "asked") this.#ending = "decided";
     }
-    if (this.#rest === null) this.#pieces.forget();
-    else this.#rest = kept(this.#rest, this.#socket);
+    const rest = this.#rest;
+    if (rest !== null) this.#rest = kept(rest, this.#socket);
+    if (rest === null || this.#rest !== rest) this.#pieces.forget();
     this.readOn();
     // Bytes after an upgrade request are not HTTP, and are kept for the tunnel.
     if (this.#phase === "waiting" && this.#inbound !== before && this.#inbound!.upgrade !== null) this.#server.answer(this.#inbound!, this);
   }
 
   head(head: RequestHead, whole: Buffer | null): void {
-    const { framing } = head;
-    this.#isContinued = framing.expects === "nothing";
+    this.#isContinued = head.framing.expects === "nothing";
     const body = (this.#body = this.#parser.isOver ? null : new RequestBody(this, this.#rules.limits));
     const content = body ?? (whole === null ? null : new LentBody(kept(whole, this.#socket), ignore));
     // Not the parser's trailers: it may be reading the next request by then.
     const trailers = body === null ? null : () => body.trailers;
     const inbound = (this.#inbound = receiveHead(head, this.#connection, content, trailers, this.#rules, this.#inform));
     // Bytes after an upgrade request are not HTTP, even if the upgrade is refused.
-    this.#ending = inbound.refusal !== null || inbound.upgrade !== null ? "lost" : framing.isPersistent ? "no" : "asked";
+    this.#ending = inbound.refusal !== null || inbound.upgrade !== null ? "lost" : head.framing.isPersistent ? "no" : "asked";
     this.#phase = "waiting";
     if (body !== null && this.#isHeadNew) this.#since = inbound.call.startedAt;
     if (whole !== null) inbound.call.notes.received = whole.length;

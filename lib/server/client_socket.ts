@@ -46,9 +46,10 @@ class SharingSocket extends Socket {
   }
 }
 
-/** The bytes of a "data" event, to be kept: copied if the next read would overwrite them. */
+/** The bytes of a "data" event, to be kept: copied if the next read would overwrite them, or if they would hold many times as much memory. */
 export function kept(bytes: Buffer, socket: Socket): Buffer {
-  return socket instanceof SharingSocket && bytes.buffer === socket.memory ? Buffer.from(bytes) : bytes;
+  const isShared = socket instanceof SharingSocket && bytes.buffer === socket.memory;
+  return isShared || bytes.buffer.byteLength > Math.max(READ_BYTES, 8 * bytes.length) ? Buffer.from(bytes) : bytes;
 }
 
 /** From now on it is a stream as any other. */

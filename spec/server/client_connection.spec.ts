@@ -1,6 +1,8 @@
 /** HTTP/1 connections of clients, byte by byte over real sockets: deadlines, pipelined requests, and connections that end early. */
 import net, { type AddressInfo } from "node:net";
 import { getDefaultHighWaterMark, PassThrough, type Readable } from "node:stream";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { WriteBatch } from "../../lib/base/event_loop.ts";
 import { DeadlineTimer } from "../../lib/base/clock.ts";
@@ -458,6 +460,30 @@ it("does not send an informational response of a request that is over to the nex
 
 const UPGRADE = ["Connection: Upgrade", "Upgrade: websocket"];
 const tunnel = () => ({ socket: new PassThrough(), head: Buffer.alloc(0), idleMs: 1 });
+
+it.runIf(codec === "wire")("the beginning of a request holds no more memory than itself once the requests before it are answered, however many there were", async () => {
+  setFlagsFromString("--expose-gc");
+  const collect = runInNewContext("gc") as () => void;
+  const { port, answers, received } = await serving((inbound) => (inbound.target === "/slow" ? undefined : fine()));
+  const clients = await Promise.all(Array.from({ length: 10 }, () => client(port)));
+  collect();
+  const before = process.memoryUsage().arrayBuffers;
+  const many = get("/next", `X-Fill: ${"y".repeat(1500)}`).repeat(40);
+  for (const { send, text } of clients) {
+    send(get("/slow"));
+    await eventually(() => answers.length === 1, "the request that waits");
+    for (const bytes of [many, `${many}GET /beg`]) {
+      send(bytes);
+      for (let i = 0; i < 8; i++) await turn();
+    }
+    answers.pop()!(fine());
+    await eventually(() => text().split("\r\n\r\nok").length === 82, "all replies");
+  }
+  expect(received.length).toBe(10 * 81);
+  collect();
+  // Those of this side have the replies as text.
+  expect(process.memoryUsage().arrayBuffers - before).toBeLessThan(10 * 100 * 1024);
+});
 
 it.runIf(codec === "wire")("reads at most 256 pieces of a body ahead of its reader, who gets all of it, by events and by `read`", async () => {
   for (const isFlowing of [true, false]) {
