@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { ConfigInput } from "../../lib/config/model.ts";
 import { launch, type Browser, type Locator, type Page } from "./browser.ts";
-import { allFaultsOf, heading, openOverview, replaced, until, upstream } from "./manager_pages.ts";
+import { allFaultsOf, heading, openOverview, replaced, resized, until, upstream } from "./manager_pages.ts";
 
 let browser: Browser;
 beforeAll(async () => {
@@ -193,11 +193,11 @@ describe("tables", () => {
     const isTable = () => page.evaluate<boolean>('getComputedStyle(document.querySelector("tbody tr")).display === "table-row"');
     for (const hash of ["services", "routes", "upstreams", "plugins"]) {
       await page.goto(`${managerUrl}#/${hash}`);
-      await page.setViewportSize({ width: 1700, height: 900 });
       await page.locator("tbody tr").first().waitFor();
+      await resized(page, 1700);
       const all = await columns();
       for (const [width, table] of [[1024, true], [360, false]] as const) {
-        await page.setViewportSize({ width, height: 900 });
+        await resized(page, width);
         await expect.poll(async () => [hash, width, await isTable()]).toEqual([hash, width, table]);
         await until(page, "document.documentElement.scrollWidth <= innerWidth && [...document.querySelectorAll('.table-wrap')].every((wrap) => wrap.scrollWidth <= wrap.clientWidth)");
         const shown = await columns();

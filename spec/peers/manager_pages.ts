@@ -73,11 +73,18 @@ export async function until(page: Page, expression: string): Promise<void> {
   await expect.poll(() => page.evaluate(expression), { timeout: 20_000, interval: 50 }).toBe(true);
 }
 
+/** Resolves once the page is laid out for a window of this width: it learns of it later than the browser that is told, and its tables a frame later. */
+export async function resized(page: Page, width: number): Promise<void> {
+  await page.setViewportSize({ width, height: 900 });
+  await until(page, `innerWidth === ${width}`);
+  await page.evaluate("new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))");
+}
+
 /** The faults in a wide and a narrow window, light and dark. */
 export async function allFaultsOf(page: Page): Promise<string[]> {
   const faults: string[] = [];
   for (const [width, colorScheme] of [[360, "dark"], [1280, "light"]] as const) {
-    await page.setViewportSize({ width, height: 900 });
+    await resized(page, width);
     await page.emulateMedia({ colorScheme });
     faults.push(...(await faultsOf(page)));
   }
