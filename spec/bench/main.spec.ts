@@ -24,9 +24,9 @@ describe("npm run bench", () => {
   it("shows the arguments of peers and profile", async () => {
     const [peers, profile] = await Promise.all([bench("peers", "--help"), bench("profile", "--help")]);
     expect(peers).toMatchObject({ code: 0, stderr: "" });
-    expect(peers.stdout).toContain("small, guarded, large, post, routes, https, http2, connections, idle, paced");
+    expect(peers.stdout).toContain("small, guarded, large, post, pieces, routes, https, http2, connections, idle, paced");
     expect(profile).toMatchObject({ code: 0, stderr: "" });
-    expect(profile.stdout).toContain("small, guarded, large, post, routes, https, http2, connections;");
+    expect(profile.stdout).toContain("small, guarded, large, post, pieces, routes, https, http2, connections;");
   });
 
   it("refuses unknown arguments of peers and profile before measuring anything", async () => {

@@ -7,18 +7,19 @@ import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { median } from "./figures.ts";
 import { pause } from "./load.ts";
-import { backend, competitors, type Competitor } from "./peers/competitors.ts";
+import { backend, competitors, piecesBackend, type Competitor } from "./peers/competitors.ts";
 import { faultOf, fullLoad, holdConnections, missingFor, pacedLoad } from "./peers/gauge.ts";
 import { costsOf, find, freePort, MEASURED, OTHERS, withMachine, type Machine, type Running } from "./peers/machine.ts";
 import { report, type Measured, type Round, type Run } from "./peers/report.ts";
-import { PACE, SCENARIOS, type Scenario } from "./peers/scenarios.ts";
+import { PACE, PIECES, SCENARIOS, type Scenario } from "./peers/scenarios.ts";
 import { build, install } from "./ready.ts";
 
 const USAGE = `usage: npm run bench -- peers [SCENARIO,…] [--rounds N] [--seconds N] [--only NAME,…]
   SCENARIO   ${SCENARIOS.map(({ name }) => name).join(", ")}; all by default
-  --rounds   1–50 rounds of each scenario, in which every proxy has its turn; 4 by default
+  --rounds   1–50 rounds of each scenario, in which every proxy has its turn; 5 by default
   --seconds  1–60 whole seconds of load in a turn; 1 by default
-  --only     the proxies that take part: ours, ours-log, ours-http1-node, ours-node, ours-plain, nginx, haproxy, caddy, bare, undici, http-proxy, fastify, fast-gateway
+  --only     the proxies that take part: ours, ours-log, ours-node24, ours-http1-node, ours-plain, nginx, nginx-default, haproxy, caddy, bare,
+             undici, http-proxy; and those that take no part otherwise: ours-node, fastify, fast-gateway
 It ends within ten minutes: what has not been measured by then is left out.`;
 
 /** Work under way at that time may take some seconds more; the limit after it ends a run that hangs. */
@@ -46,7 +47,7 @@ export async function peers(words: readonly string[]): Promise<boolean> {
   const all = competitors();
   const unknown = options.only?.find((name) => !all.some((each) => each.name === name));
   if (unknown !== undefined) console.log(`there is no ${unknown} here`);
-  const chosen = all.filter(({ name }) => options.only === null || options.only.includes(name));
+  const chosen = all.filter(({ name, onlyIfNamed = false }) => options.only?.includes(name) ?? !onlyIfNamed);
   const missing = chosen.filter(({ version }) => version === null).map(({ name }) => name);
   const notes: string[] = [];
   if (missing.length > 0) notes.push(`not installed, and not measured: ${missing.join(", ")}`);
@@ -56,13 +57,16 @@ export async function peers(words: readonly string[]): Promise<boolean> {
     const backendPort = await freePort();
     const folder = mkdtempSync(join(machine.folder, "backend-"));
     const origin = machine.start(backend({ folder, port: backendPort }), OTHERS);
+    const piecesPort = await freePort();
+    if (options.scenarios.some(({ pieces }) => pieces)) machine.start(piecesBackend(piecesPort), OTHERS);
     const results: Measured[] = [];
     const parts = options.scenarios.map((scenario) => ({ scenario, part: chosen.filter((each) => joins(each, scenario)) }));
     for (const [i, { scenario, part }] of parts.entries()) {
       const left = parts.slice(i).map(({ scenario: { load }, part: { length } }) => length * WEIGHTS[load]);
       // A share of the time that is left: where it does not last for all rounds, every scenario has fewer, and none has none.
       const share = ((end - performance.now()) * left[0]!) / left.reduce((sum, each) => sum + each, 0);
-      results.push(...(await measureAll({ machine, scenario, part, backendPort, deadline: performance.now() + share, end, notes, ...options })));
+      const task = { machine, scenario, part, backendPort: scenario.pieces ? piecesPort : backendPort, deadline: performance.now() + share, end, notes };
+      results.push(...(await measureAll({ ...task, ...options })));
       if (origin.over()) throw new Error(`the backend has ended: ${origin.errors()}`);
     }
     return results;
@@ -102,7 +106,7 @@ function optionsOf(words: readonly string[]): Options | string {
     const names = positionals.flatMap((each) => each.split(","));
     const unknown = names.find((name) => !SCENARIOS.some((scenario) => scenario.name === name));
     if (unknown !== undefined) throw new Error(`there is no scenario ${JSON.stringify(unknown)}`);
-    const rounds = Number(values.rounds ?? 4);
+    const rounds = Number(values.rounds ?? 5);
     const seconds = Number(values.seconds ?? 1);
     if (!(Number.isInteger(rounds) && rounds >= 1 && rounds <= 50)) throw new Error("--rounds is a number from 1 to 50");
     if (!(Number.isInteger(seconds) && seconds >= 1 && seconds <= 60)) throw new Error("--seconds is a number from 1 to 60");
@@ -194,7 +198,8 @@ async function begin(task: Task, competitor: Competitor): Promise<Contestant | n
   try {
     // What is compiled while it runs is so after some thousand requests, which on a busy machine take longer than a second.
     const few = { ...scenario, connections: Math.min(scenario.connections, 64) };
-    for (let i = 0, asked = 0; i < MAX_WARM_UPS && asked < WARM_REQUESTS; i++) asked += (await fullLoad(machine, few, port, WARM_UP_S)).requests;
+    const warmEnough = scenario.pieces ? WARM_REQUESTS / PIECES : WARM_REQUESTS;
+    for (let i = 0, asked = 0; i < MAX_WARM_UPS && asked < warmEnough; i++) asked += (await fullLoad(machine, few, port, WARM_UP_S)).requests;
     if (scenario.load === "paced") contestant.rate = PACE * (await fullLoad(machine, few, port, WARM_UP_S)).rps;
     return contestant;
   } catch (error) {
@@ -205,8 +210,8 @@ async function begin(task: Task, competitor: Competitor): Promise<Contestant | n
 }
 
 async function turn({ machine, scenario, seconds: asked, notes }: Task, { competitor, running, port, rate, rounds }: Contestant): Promise<void> {
-  // Opening a thousand connections is a good part of one second.
-  const seconds = scenario.connections >= 1_000 ? Math.max(2, asked) : asked;
+  // Opening a thousand connections is a good part of one second, and a paced stream costs few of the hundredths that are counted.
+  const seconds = scenario.connections >= 1_000 || scenario.pieces ? Math.max(2, asked) : asked;
   try {
     if (scenario.load === "idle") {
       const holder = await holdConnections(machine, scenario, port);

@@ -8,7 +8,7 @@ import { fileURLToPath, pathToFileURL } from "node:url";
 import { parseArgs } from "node:util";
 import { brief, markdown } from "./figures.ts";
 import { pause, until } from "./load.ts";
-import { backend, competitors } from "./peers/competitors.ts";
+import { backend, competitors, piecesBackend } from "./peers/competitors.ts";
 import { faultOf, fullLoad, missingFor } from "./peers/gauge.ts";
 import { costsOf, freePort, MEASURED, OTHERS, withMachine, type Command, type Running } from "./peers/machine.ts";
 import { SCENARIOS, type Scenario } from "./peers/scenarios.ts";
@@ -47,7 +47,7 @@ export async function profile(words: readonly string[]): Promise<boolean> {
   return withMachine(async (machine) => {
     const [port, backendPort] = [await freePort(), await freePort()];
     const folders = ["backend-", "gateway-"].map((name) => mkdtempSync(join(machine.folder, name)));
-    machine.start(backend({ folder: folders[0]!, port: backendPort }), OTHERS);
+    machine.start(scenario.pieces ? piecesBackend(backendPort) : backend({ folder: folders[0]!, port: backendPort }), OTHERS);
     const running = machine.start(preloaded(competitor.command(scenario, { folder: folders[1]!, port, backendPort })), MEASURED);
     let fault: string | null = "it was not asked";
     for (const end = performance.now() + WAIT_MS; fault !== null && performance.now() < end && !running.over(); await pause(50)) {

@@ -7,10 +7,11 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { ConfigInput } from "../../../lib/config/model.ts";
+import { nodeOf } from "../../peers/nodes.ts";
 import { SERVER } from "../../support/certs.ts";
-import { PROGRAM, versionOf } from "../ready.ts";
+import { PROGRAM, run, versionOf } from "../ready.ts";
 import { find, type Command } from "./machine.ts";
-import { KEY, LARGE_BYTES, SMALL_BYTES, type Scenario } from "./scenarios.ts";
+import { KEY, LARGE_BYTES, PIECE_BYTES, PIECES, SMALL_BYTES, type Scenario } from "./scenarios.ts";
 
 export interface Competitor {
   readonly name: string;
@@ -20,6 +21,8 @@ export interface Competitor {
   readonly version: string | null;
   /** Whether it asks for the key in a guarded scenario: those that do not are what guarding is compared with. */
   readonly guards: boolean;
+  /** It takes part only where `--only` names it, so that a whole run ends in its time. */
+  readonly onlyIfNamed?: boolean;
   takesPart(scenario: Scenario): boolean;
   /** Writes what files it needs into `folder`, which is its own. */
   command(scenario: Scenario, place: Place): Command;
@@ -33,18 +36,26 @@ export interface Place {
 
 /** In the order of the tables. Has to be called after the build and the installation. */
 export function competitors(): Competitor[] {
+  const newer = newerNode();
   return [
     ours("ours", {}),
     ours("ours-log", { log: true }),
+    { ...ours("ours-node24", { node: newer }), version: newer === null ? null : run(newer, ["--version"]).trim() },
     ...(oursHas("http1") ? [ours("ours-http1-node", { http1: "node" })] : []),
-    ...(oursHas("upstream_client") ? [ours("ours-node", { client: "node" })] : []),
+    ...(oursHas("upstream_client") ? [{ ...ours("ours-node", { client: "node" }), onlyIfNamed: true }] : []),
     ours("ours-plain", { plain: true }),
-    { name: "nginx", kind: "native", version: versionSaid("nginx", ["-v"]), guards: true, takesPart: () => true, command: nginx },
+    { name: "nginx", kind: "native", version: versionSaid("nginx", ["-v"]), guards: true, takesPart: () => true, command: (scenario, place) => nginx(scenario, place, TUNED) },
+    {
+      ...{ name: "nginx-default", kind: "native", version: versionSaid("nginx", ["-v"]), guards: true },
+      // Its buffers matter to bodies only.
+      takesPart: ({ name }) => ["large", "post"].includes(name),
+      command: (scenario, place) => nginx(scenario, place, ""),
+    },
     { name: "haproxy", kind: "native", version: versionSaid("haproxy", ["-v"]), guards: true, takesPart: () => true, command: haproxy },
     { name: "caddy", kind: "native", version: versionSaid("caddy", ["version"]), guards: true, takesPart: () => true, command: caddy },
     {
       ...{ name: "bare", kind: "node", version: process.versions.node, guards: false },
-      takesPart: ({ routes, protocol }) => routes === 0 && protocol !== "h2",
+      takesPart: ({ name }) => ["small", "large"].includes(name),
       command: (scenario, place) => nodeProgram("bare.mjs", [String(place.port), String(place.backendPort)], scenario, place),
     },
     {
@@ -53,8 +64,8 @@ export function competitors(): Competitor[] {
       command: (scenario, place) => nodeProgram("undici.mjs", [String(place.port), String(place.backendPort)], scenario, place),
     },
     foreign("http-proxy", "http-proxy", ({ routes, protocol }) => routes === 0 && protocol !== "h2"),
-    foreign("fastify", "@fastify/http-proxy", () => true),
-    foreign("fast-gateway", "fast-gateway", ({ protocol }) => protocol !== "h2"),
+    { ...foreign("fastify", "@fastify/http-proxy", () => true), onlyIfNamed: true },
+    { ...foreign("fast-gateway", "fast-gateway", ({ protocol }) => protocol !== "h2"), onlyIfNamed: true },
   ];
 }
 
@@ -66,6 +77,20 @@ export function backend({ folder, port }: Omit<Place, "backendPort">): Command {
   const locations = `root ${folder}; location = /large { } location / { return 200 "${"x".repeat(SMALL_BYTES)}"; }`;
   const settings = "default_type text/plain; sendfile on; tcp_nopush on; open_file_cache max=10;";
   return nginxWith(program, folder, `${settings} server { listen 127.0.0.1:${port} backlog=4096; ${locations} }`);
+}
+
+/** The backend of the scenario whose responses come in pieces. */
+export function piecesBackend(port: number): Command {
+  return { program: process.execPath, words: [own("pieces.mjs"), String(port), String(PIECES), String(PIECE_BYTES)] };
+}
+
+/** Node 24 as installed beside the peers of the specs; null where it is not. */
+function newerNode(): string | null {
+  try {
+    return nodeOf(24);
+  } catch {
+    return null;
+  }
 }
 
 /** Whether the built gateway has a setting. */
@@ -81,14 +106,18 @@ interface Variant {
   readonly http1?: "node";
   /** Without plugins where others guard. */
   readonly plain?: boolean;
+  /** The program of another release of Node. */
+  readonly node?: string | null;
 }
 
-function ours(name: string, { log = false, client, http1, plain = false }: Variant): Competitor {
+function ours(name: string, { log = false, client, http1, plain = false, node = null }: Variant): Competitor {
   return {
     ...{ name, kind: "ours", version: "as built", guards: !plain },
     takesPart({ name: scenario, guarded }) {
       if (plain) return guarded;
-      return !log || ["small", "guarded", "connections"].includes(scenario);
+      if (log) return ["small", "guarded", "connections"].includes(scenario);
+      // Both are to be seen beside the others, not everywhere.
+      return node === null && http1 === undefined ? true : !["routes", "pieces"].includes(scenario);
     },
     command(scenario, { folder, port, backendPort }) {
       const service = {
@@ -110,7 +139,7 @@ function ours(name: string, { log = false, client, http1, plain = false }: Varia
       const ports = secure ? ["--http-port", "0", "--https-port", String(port)] : ["--http-port", String(port)];
       const [cert, key] = secure ? certificate(folder) : [];
       return {
-        program: process.execPath,
+        program: node ?? process.execPath,
         words: [PROGRAM, "--config", file, ...ports, "--listen-host", "127.0.0.1"],
         environment: secure ? { SERVER_CERT_PATH: cert!, SERVER_KEY_PATH: key! } : {},
       };
@@ -158,7 +187,10 @@ function versionSaid(program: string, words: readonly string[]): string | null {
   return /\d+\.\d+[\w.]*/.exec(stdout + stderr)?.[0] ?? "unknown";
 }
 
-function nginx(scenario: Scenario, { folder, port, backendPort }: Place): Command {
+/** Buffers that hold the bodies of the scenarios: with those of its default, nginx writes them to files. */
+const TUNED = "client_body_buffer_size 64k; proxy_buffers 16 8k;";
+
+function nginx(scenario: Scenario, { folder, port, backendPort }: Place, buffers: string): Command {
   const secure = scenario.protocol !== "http";
   const [cert, key] = secure ? certificate(folder) : [];
   const guards = scenario.guarded ? `if ($known = 0) { return 401; } limit_req zone=callers burst=10000 nodelay;` : "";
@@ -176,8 +208,8 @@ function nginx(scenario: Scenario, { folder, port, backendPort }: Place): Comman
     server {
       listen 127.0.0.1:${port} backlog=4096 ${secure ? "ssl" : ""} ${scenario.protocol === "h2" ? "http2" : ""};
       ${secure ? `ssl_certificate ${cert}; ssl_certificate_key ${key};` : ""}
-      client_body_buffer_size 64k;
-      proxy_buffers 16 8k;
+      ${buffers}
+      ${scenario.pieces ? "proxy_buffering off;" : ""}
       proxy_http_version 1.1;
       proxy_set_header Connection "";
       proxy_set_header Host $http_host;

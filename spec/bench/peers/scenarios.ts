@@ -10,6 +10,8 @@ export interface Scenario {
   readonly bodyBytes: number;
   /** The response body of the backend. */
   readonly answerBytes: number;
+  /** The backend sends its response in pieces, each by itself, so that each is read, framed and written by itself. */
+  readonly pieces: boolean;
   /** The number of routes of the proxy; 0: one for everything. */
   readonly routes: number;
   /** Whether proxies that can do so check a key and count requests. */
@@ -24,6 +26,8 @@ export interface Scenario {
 
 export const SMALL_BYTES = 200;
 export const LARGE_BYTES = 64 * 1024;
+export const PIECE_BYTES = 100;
+export const PIECES = 50;
 export const KEY = "8d5e0a1c47b94f0f9d7c3f1b";
 export const PACE = 0.6;
 
@@ -32,6 +36,7 @@ const SMALL: Omit<Scenario, "name" | "title"> = {
   paths: ["/small"],
   bodyBytes: 0,
   answerBytes: SMALL_BYTES,
+  pieces: false,
   routes: 0,
   guarded: false,
   protocol: "http",
@@ -50,6 +55,10 @@ export const SCENARIOS: readonly Scenario[] = [
   { ...SMALL, name: "guarded", title: "GET, 200 bytes, with a key and a rate limit", guarded: true },
   { ...SMALL, name: "large", title: "GET, 64 KiB", paths: ["/large"], answerBytes: LARGE_BYTES },
   { ...SMALL, name: "post", title: "POST of 16 KiB", method: "POST", bodyBytes: 16 * 1024 },
+  {
+    ...{ ...SMALL, name: "pieces", title: `GET, ${PIECES} chunks of ${PIECE_BYTES} bytes, one every 2 ms` },
+    ...{ paths: ["/pieces"], answerBytes: PIECES * PIECE_BYTES, pieces: true },
+  },
   { ...SMALL, name: "routes", title: "GET, 200 bytes, 1000 routes", routes: MANY, paths: Array.from({ length: MANY }, (_none, i) => `/r${i}/42`) },
   { ...SMALL, name: "https", title: "GET, 200 bytes, over HTTPS", protocol: "https" },
   { ...SMALL, name: "http2", title: "GET, 200 bytes, over HTTP/2", protocol: "h2", connections: 8 },
