@@ -69,6 +69,8 @@ describe("the overview", () => {
     await card("Busiest routes").getByText("No requests.").waitFor();
     await requests(url, ["/shop/open", "/shop/open", "/shop/open", "/shop/closed", "/shop/closed", "/shop/inside", "/shop/fails", "/nowhere"]);
     await card("Most failing routes").getByText(/^[\d.]+\/s · 100 %$/).waitFor();
+    // Of the last request: figures may have come before it.
+    await card("Refusals by code").getByText("route_not_found").waitFor();
     expect(await card("Busiest routes").locator("a").allInnerTexts()).toEqual(["open", "closed", expect.stringMatching(/inside|fails/), expect.stringMatching(/inside|fails/)]);
     expect(await card("Most failing routes").locator("a").allInnerTexts()).toEqual(["fails"]);
     expect(await card("Slowest routes").locator("a").count()).toBe(4);
