@@ -62,7 +62,7 @@ const LEFT = 1;
 /** `take` found the limit reached. */
 export const REFUSED = -1;
 /** There is no slot for the key: it is not counted, and not limited. */
-const NO_SLOT = -2;
+export const NO_SLOT = -2;
 
 /**
  * A count for each key over all workers, exact for 98,304 keys held by a worker at the same time; a further one is not limited. A key is
@@ -73,8 +73,8 @@ export class SharedCounts {
   readonly #words: Int32Array;
   readonly #place: number;
   readonly #count: number;
-  /** Without it, clients could choose addresses that make searches long. */
-  readonly #seed: number;
+  /** The same in all workers. Without it, clients could choose addresses that make searches long. */
+  readonly seed: number;
   /** Slots of the own table that are not empty. */
   #used = 0;
 
@@ -83,7 +83,7 @@ export class SharedCounts {
     this.#place = place;
     this.#count = count;
     Atomics.compareExchange(this.#words, 0, 0, randomBytes(4).readInt32LE());
-    this.#seed = Atomics.load(this.#words, 0);
+    this.seed = Atomics.load(this.#words, 0);
   }
 
   /** Counts one more for the key. Returns what `give` needs, or `REFUSED` if that would be more than `most`, 0 being no limit. */
@@ -166,7 +166,7 @@ export class SharedCounts {
   }
 
   #hash(high: number, low: number): number {
-    return mix(mix(high ^ this.#seed) ^ low) % SLOTS;
+    return mix(mix(high ^ this.seed) ^ low) % SLOTS;
   }
 }
 

@@ -71,6 +71,7 @@ export function createLink({ name, id, config }: PluginInstance, nth: number, pl
     },
     common: (what, make) => runtime.common(`${name}: ${what}`, make),
     count: (what) => runtime.count(`count of ${name}: ${what}`),
+    counts: (what) => runtime.counts(`counts of ${name}: ${what}`),
     shared(what, bytes) {
       if (!Number.isSafeInteger(bytes) || bytes < 1) throw new RangeError(`the memory "${what}" cannot have ${bytes} bytes: ask for a whole number, at least 1`);
       return byWorkers?.sharedBy(key, what, bytes, context) ?? null;

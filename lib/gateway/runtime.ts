@@ -10,6 +10,7 @@ import type { SharedCount } from "../base/shared_counts.ts";
 import { ALONE, isWorker, type Threads } from "../base/threads.ts";
 import type { KeptState } from "../plugins/plugin.ts";
 import type { SharedConnections } from "../server/shared_connections.ts";
+import type { HeldCounts } from "../store/held_counts.ts";
 import type { MemoryCounters } from "../store/memory.ts";
 import type { RedisCounters } from "../store/redis.ts";
 import type { WorkerCounters } from "../store/shared_callers.ts";
@@ -140,6 +141,11 @@ export class Runtime {
     return this.common(name, () => new (this.parts.part("shared").SharedCount)(this.lasting, name));
   }
 
+  /** A count for each key over all workers, as long as the gateway. */
+  counts(name: string): HeldCounts {
+    return this.common(name, () => new (this.parts.part("heldCounts").HeldCounts)(this.lasting, name));
+  }
+
   /** See `limits`. */
   get counters(): MemoryCounters {
     const { clock, threads, parts } = this;
@@ -175,8 +181,8 @@ export class Runtime {
 
   /** In the main thread: a worker is dead. Gives back what it held of every limit. `id` and `place`: see `Threads`. */
   forget(id: number, place: number): void {
-    const { SharedCount } = this.parts.part("shared");
-    for (const each of this.#common.values()) if (each instanceof SharedCount) each.clear(place);
+    const [{ SharedCount }, held] = [this.parts.part("shared"), this.parts.partIfLoaded("heldCounts")];
+    for (const each of this.#common.values()) if (each instanceof SharedCount || (held !== null && each instanceof held.HeldCounts)) each.clear(place);
     this.connections?.clear(place);
     this.shared?.shared.forget(place);
     this.limits?.repair?.(id);

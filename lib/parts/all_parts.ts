@@ -33,6 +33,7 @@ import { builtinPlugins } from "../plugins/builtin.ts";
 import * as routeChecks from "../route/checks.ts";
 import * as conditions from "../route/conditions.ts";
 import * as upstreamPath from "../route/upstream_path.ts";
+import * as heldCounts from "../store/held_counts.ts";
 import * as memory from "../store/memory.ts";
 import * as sharedCallers from "../store/shared_callers.ts";
 import * as http2Server from "../server/http2.ts";
@@ -100,6 +101,7 @@ const ALL: LoadedParts = {
   tls,
   tests,
   counters: memory,
+  heldCounts,
   client,
   dials,
   modules: { ...moduleFields, ...moduleLoader },

@@ -34,6 +34,7 @@ export const KINDS = {
   request_validation: async () => (await import("../plugins/request_validation.ts")).requestValidation,
   mirror: async () => (await import("../plugins/mirror.ts")).mirror,
   fault: async () => (await import("../plugins/fault.ts")).fault,
+  concurrency: async () => (await import("../plugins/concurrency.ts")).concurrency,
 } satisfies Readonly<Record<string, () => Promise<AnyPlugin>>>;
 
 function namedByKinds(...kinds: (keyof typeof KINDS)[]): string[] {
@@ -122,6 +123,8 @@ export const PARTS = {
   references: { named: (document) => textsOf([document]).some((text) => text.includes("${")), load: () => import("../config/references.ts") },
   /** Rate counters in the memory of the program. */
   counters: { named: [...namedByKinds("rate_limit"), "global.counters", "global.plugin_modules[]"], load: () => import("../store/memory.ts") },
+  /** What callers hold at the same time, counted over all workers. */
+  heldCounts: { named: [...namedByKinds("concurrency"), "global.plugin_modules[]"], load: () => import("../store/held_counts.ts") },
   /** What all plugins need. */
   plugins: { named: KIND_PLACES.map((place) => place.replace(".name", "")), load: () => import("../gateway/plugin_instances.ts") },
   /** Plugin modules: their fields, and their evaluation. */

@@ -4,6 +4,7 @@
 import { acl } from "./acl.ts";
 import { basicAuth } from "./basic_auth.ts";
 import { botProtection } from "./bot_protection.ts";
+import { concurrency } from "./concurrency.ts";
 import { compress } from "./compress.ts";
 import { cors } from "./cors.ts";
 import { fault } from "./fault.ts";
@@ -26,5 +27,5 @@ import { responseHeaders } from "./response_headers.ts";
 
 export const builtinPlugins: readonly AnyPlugin[] = [
   keyAuth, rateLimit, mtls, jwt, introspection, forwardAuth, httpLog, basicAuth, acl, botProtection, cors, requestSizeLimit, requestTermination,
-  requestHeaders, responseHeaders, redirect, compress, responseCache, requestValidation, mirror, fault,
+  requestHeaders, responseHeaders, redirect, compress, responseCache, requestValidation, mirror, fault, concurrency,
 ];

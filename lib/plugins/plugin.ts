@@ -46,6 +46,8 @@ export interface Tools {
   common<T>(name: string, make: () => T): T;
   /** A count over all instances of this kind in all workers. It must be asked for in `create`; what a dead worker held is given back. */
   count(name: string): Count;
+  /** A count for each key over all instances of this kind in all workers. It must be asked for in `create`; what a dead worker held is given back. */
+  counts(name: string): KeyCounts;
   /**
    * A cache for results that are expensive, such as verified signatures: one limit in bytes for all instances of a gateway. Use
    * `keep("verdicts", config, () => verdicts.part())`, so that its memory is released.
@@ -76,6 +78,14 @@ export interface Count {
   /** Counts `amount` more, by default one; false if that would be more than `most`. */
   take(most: number, amount?: number): boolean;
   give(amount?: number): void;
+}
+
+export interface KeyCounts {
+  /**
+   * Counts one more for the key. Returns the function that gives it back, to be called once, or null if that would be more than `most`, or
+   * if this worker holds 98,304 different keys already.
+   */
+  take(key: string, most: number): (() => void) | null;
 }
 
 export interface KeptState {

@@ -1,5 +1,5 @@
 /**
- * The plugin kind `rate_limit`: admits each caller at most N requests per second, minute and hour.
+ * The plugin kind `rate_limit`: admits each caller at most N requests per second, minute, hour and day.
  */
 import { callerAddress } from "../base/ip_address.ts";
 import { TOKEN_CHARACTERS } from "../base/http_grammar.ts";
@@ -18,20 +18,20 @@ const MAX_LIMIT = 999_999_999_999_999;
 /** Most memory for the callers of one instance, in bytes. */
 const MAX_BYTES = 2_000_000_000;
 
+export const LIMIT_BY = string({
+  references: "none",
+  pattern: new RegExp(`^(client_ip|credential|all|header:[${TOKEN_CHARACTERS}]+)$`),
+  hint: '"client_ip", "credential", "all" or "header:<name>"',
+  describe: "Whose requests are counted together: by address (IPv6 by /64), by identity, by a header's value, or all.",
+});
+
 const schema = object(
   {
     limit_second: optional(integer({ min: 1, max: MAX_LIMIT, describe: "Allowed requests in any second." })),
     limit_min: optional(integer({ min: 1, max: MAX_LIMIT, describe: "Allowed requests in any minute." })),
     limit_hour: optional(integer({ min: 1, max: MAX_LIMIT, describe: "Allowed requests in any hour." })),
-    limit_by: withDefault(
-      string({
-        references: "none",
-        pattern: new RegExp(`^(client_ip|credential|all|header:[${TOKEN_CHARACTERS}]+)$`),
-        hint: '"client_ip", "credential", "all" or "header:<name>"',
-        describe: "Whose requests are counted together: by address (IPv6 by /64), by identity, by a header's value, or all.",
-      }),
-      "client_ip",
-    ),
+    limit_day: optional(integer({ min: 1, max: MAX_LIMIT, describe: "Allowed requests in any 24 hours." })),
+    limit_by: withDefault(LIMIT_BY, "client_ip"),
     mode: withDefault(
       oneOf(["enforce", "shadow"], { describe: "shadow counts and logs, but refuses no request and adds no headers." }),
       "enforce",
@@ -46,7 +46,7 @@ const schema = object(
     describe: "Limits request counts per time window.",
     refine(value, report) {
       const windows = windowsOf(value);
-      if (windows.length === 0) report('needs "limit_second", "limit_min" or "limit_hour"');
+      if (windows.length === 0) report('needs "limit_second", "limit_min", "limit_hour" or "limit_day"');
       const each = bytesOfCaller(windows);
       const all = each * value.maxCallers;
       if (all <= MAX_BYTES) return;
@@ -78,13 +78,16 @@ export const rateLimit: Plugin<typeof schema> = {
 
 const UNCOUNTED = { detail: "The request could not be counted. Try again shortly." };
 
-function windowsOf({ limitSecond, limitMin, limitHour }: Pick<Infer<typeof schema>, "limitSecond" | "limitMin" | "limitHour">): Window[] {
+type Limits = Pick<Infer<typeof schema>, "limitSecond" | "limitMin" | "limitHour" | "limitDay">;
+
+function windowsOf({ limitSecond, limitMin, limitHour, limitDay }: Limits): Window[] {
   const window = (name: string, limit: number | undefined, ms: number) => (limit === undefined ? [] : [{ name, limit, ms }]);
-  return [...window("second", limitSecond, 1_000), ...window("minute", limitMin, 60_000), ...window("hour", limitHour, 3_600_000)];
+  const short = [...window("second", limitSecond, 1_000), ...window("minute", limitMin, 60_000)];
+  return [...short, ...window("hour", limitHour, 3_600_000), ...window("day", limitDay, 86_400_000)];
 }
 
 /** Names begin with their kind, so that no header value can pose as an address. */
-function callerBy(limitBy: string): (exchange: Exchange) => string {
+export function callerBy(limitBy: string): (exchange: Exchange) => string {
   if (limitBy === "all") return () => "all";
   if (limitBy === "credential") return (exchange) => (exchange.identity === null ? byAddress(exchange) : "c:" + exchange.identity);
   if (limitBy === "client_ip") return byAddress;

@@ -75,17 +75,20 @@ export function isLoopback(host: string): boolean {
   return /^(localhost|127\.[\d.]+|\[::1\]|::1)$/.test(host);
 }
 
+/** The kinds that count by `limit_by`. */
+const COUNTING: ReadonlySet<string> = new Set(["rate_limit", "concurrency"]);
+
 /** About the plugin at this place of a route. */
 function* ofOrder(plugin: WrittenPlugin, { plugins }: WrittenRoute, example: string, place: number): Iterable<Draft> {
   const { kind, config } = plugin;
-  if (kind.stores !== true && kind.name !== "rate_limit") return;
+  if (kind.stores !== true && !COUNTING.has(kind.name)) return;
   const [before, after] = [plugins.slice(0, place), plugins.slice(place + 1)];
   const guard = after.findLast((other) => other.guard !== null);
   if (kind.stores === true && guard !== undefined) {
     const message = `${which(plugin)} is written further out than ${nameOf(guard)}, which decides who may send requests; the gateway runs it behind that guard all the same.`;
     yield { code: "cache_outside_guard", message, example, remedy: "Write it behind the last guard, so that the configuration shows the order that holds." };
   }
-  const by = kind.name === "rate_limit" ? String(config["limitBy"]) : "";
+  const by = COUNTING.has(kind.name) ? String(config["limitBy"]) : "";
   const identifying = after.find((other) => other.kind.identifies === true);
   if (by === "credential" && identifying !== undefined && !before.some((other) => other.kind.identifies === true)) {
     const message = `${which(plugin)} runs before ${nameOf(identifying)}, which identifies the caller: it counts by client address, not by credential.`;

@@ -4,6 +4,7 @@ import { nodeFrom } from "../../lib/config/json.ts";
 import { silentLog } from "../../lib/base/log.ts";
 import { verifyPassword } from "../../lib/base/password.ts";
 import { SharedCount } from "../../lib/base/shared_counts.ts";
+import { HeldCounts } from "../../lib/store/held_counts.ts";
 import { SharedMemory } from "../../lib/base/shared_memory.ts";
 import { ALONE } from "../../lib/base/threads.ts";
 import { systemClock } from "../../lib/base/clock.ts";
@@ -75,7 +76,7 @@ function linkOf(kind: AnyPlugin | undefined, config: object): Link | undefined {
   if (checked === INVALID) throw new Error(`${kind.name}: ${issues.map(({ message }) => message).join("; ")}`);
   const scope = { level: "route", key: kind.name, path: kind.name, id: null, service: "s", route: "r" } as const;
   const tools = { clock: systemClock, log: silentLog, counters: memoryCounters(systemClock), gatewayName: "edge-gateway", scope };
-  return { name: kind.name, scope, meter: { requests: 0, ms: 0 }, middleware: kind.create(checked, { ...tools, keep: (_name, _settings, make) => make(), shared: () => null, common: (_name, make) => make(), count: (name) => new SharedCount(ALONE, name), verdicts: new SharedMemory(1024 * 1024), client: () => new HttpClient({ ...ANYWHERE, clock: systemClock }), verifiedClaims: null, secretParameters: new Set(), verifyPassword, isTrial: false, tally: () => {} }) };
+  return { name: kind.name, scope, meter: { requests: 0, ms: 0 }, middleware: kind.create(checked, { ...tools, keep: (_name, _settings, make) => make(), shared: () => null, common: (_name, make) => make(), count: (name) => new SharedCount(ALONE, name), counts: (name) => new HeldCounts(ALONE, name), verdicts: new SharedMemory(1024 * 1024), client: () => new HttpClient({ ...ANYWHERE, clock: systemClock }), verifiedClaims: null, secretParameters: new Set(), verifyPassword, isTrial: false, tally: () => {} }) };
 }
 
 /** Each request gets its own Exchange, as in the gateway; every row includes that cost. */

@@ -44,7 +44,8 @@ const PARTS = {
   tls: /^lib\/config\/tls_fields$/,
   certificates: /^lib\/(?:gateway\/host_certificates|server\/certificates)$/,
   tests: /^lib\/config\/(?:read_)?tests$/,
-  counters: /^lib\/store\/(?!redis|resp|shared_)/,
+  counters: /^lib\/store\/(?!redis|resp|shared_|held_)/,
+  heldCounts: /^lib\/store\/held_counts$/,
   sharedCallers: /^lib\/store\/shared_callers$/,
   client: /^lib\/(?:client\/client|gateway\/plugin_destinations)$/,
   http2Server: /^lib\/server\/h(?:ttp2|2_)/,
@@ -103,6 +104,7 @@ describe("the program loads what is named, and only that,", () => {
   it.each<readonly [string, object, readonly string[], Record<string, string>, readonly (keyof typeof PARTS)[]]>([
     ["with a plugin", withService({ plugins: [{ name: "jwt", config: { alg: "HS256", secret: "a secret of more than thirty-two bytes" } }] }), [], {}, ["kinds", "plugins", "tls", "client", "shared", "warnings"]],
     ["with a limit", withService({ plugins: [{ name: "rate_limit", config: { limit_min: 1 } }] }), [], {}, ["kinds", "plugins", "counters"]],
+    ["with a limit of requests in progress", withService({ plugins: [{ name: "concurrency", config: { max_in_flight: 1 } }] }), [], {}, ["kinds", "plugins", "counters", "heldCounts", "shared", "warnings"]],
     ["with a guard of a route", withService({ routes: [{ path: "/a", plugins: [{ name: "key_auth", config: { key: "a" } }] }, { path: "/" }] }), [], {}, ["kinds", "plugins", "warnings"]],
     ["with a guard of the only route", withService({ routes: [{ path: "/a", plugins: [{ name: "key_auth", config: { key: "a" } }] }] }), [], {}, ["kinds", "plugins"]],
     ["with tests", { ...quickstart, tests: [] }, [], {}, ["tests", "jsonText"]],

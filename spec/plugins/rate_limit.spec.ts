@@ -38,7 +38,7 @@ describe("what is admitted", () => {
     expect(statuses(3)).toEqual([200, 200, 429]);
   });
 
-  it.each([["limit_second", 1_000], ["limit_min", 60_000], ["limit_hour", 3_600_000]])("%s counts over %i ms", (field, ms) => {
+  it.each([["limit_second", 1_000], ["limit_min", 60_000], ["limit_hour", 3_600_000], ["limit_day", 86_400_000]])("%s counts over %i ms", (field, ms) => {
     const { clock, statuses } = limited({ [field]: 1 });
     expect(statuses(2)).toEqual([200, 429]);
     clock.advance(ms - 1);
@@ -124,6 +124,15 @@ describe("a client", () => {
     expect(headerValue(reply.headers, "ratelimit")).toBe('"second";r=9;t=1, "minute";r=59;t=60, "hour";r=63;t=3600');
     clock.advance(1_500);
     expect(headerValue(ask().headers, "ratelimit")).toBe('"second";r=9;t=1, "minute";r=58;t=59, "hour";r=62;t=3599');
+  });
+
+  it("a client gets the limit of a day, and when it can try again", () => {
+    const { clock, ask } = limited({ limit_min: 9, limit_day: 1 });
+    const reply = ask();
+    expect(headerValue(reply.headers, "ratelimit-policy")).toBe('"minute";q=9;w=60, "day";q=1;w=86400');
+    expect(headerValue(reply.headers, "ratelimit")).toBe('"minute";r=8;t=60, "day";r=0;t=86400');
+    clock.advance(3_600_000);
+    expect(headerValue(ask().headers, "retry-after")).toBe("82800");
   });
 
   it("a client gets the upstream's reply with everything it had", () => {
@@ -299,11 +308,13 @@ describe("configuration", () => {
   });
 
   it.each<[string, unknown, RegExp]>([
-    ["no limit", {}, /needs "limit_second", "limit_min" or "limit_hour"/],
+    ["no limit", {}, /needs "limit_second", "limit_min", "limit_hour" or "limit_day"/],
     ["a limit of 0", { limit_second: 0 }, /limit_second: expected an integer/],
     ["a fraction", { limit_min: 1.5 }, /limit_min: expected an integer/],
     ["a limit in quotes", { limit_hour: "5" }, /limit_hour: expected an integer/],
     ["a limit no header can tell", { limit_hour: 1e15 }, /limit_hour: expected an integer/],
+    ["a day's limit of 0", { limit_day: 0 }, /limit_day: expected an integer/],
+    ["a day's limit beside others that may take too much memory", { limit_min: 64, limit_day: 64, max_callers: 2_000_000 }, /of up to 1480 bytes each .* at most 1351351$/],
     ["a header without name", { limit_min: 1, limit_by: "header:" }, /limit_by: expected "client_ip"/],
     ["a header name with a space", { limit_min: 1, limit_by: "header:x y" }, /limit_by: expected "client_ip"/],
     ["an unknown caller", { limit_min: 1, limit_by: "ip" }, /limit_by: expected "client_ip"/],

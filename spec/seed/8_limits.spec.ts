@@ -86,7 +86,7 @@ describe("8. Limits", () => {
     expect(statuses).toEqual(others);
   });
 
-  it.each([{}, { limit_second: 0 }, { limit_min: -1 }, { limit_hour: 1.5 }, { limit_hour: "many" }, { limit_day: 5 }])(
+  it.each([{}, { limit_second: 0 }, { limit_min: -1 }, { limit_hour: 1.5 }, { limit_hour: "many" }, { limit_week: 5 }])(
     "requires integer fields and at least one of them: %j is refused",
     async (config) => {
       await expect(fullGateway(limited(9, { global: config }))).rejects.toThrow(/global\.plugins\[0\]\.config/);

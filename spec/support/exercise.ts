@@ -12,6 +12,7 @@ import * as references from "../../lib/config/references.ts";
 import { formatPath, INVALID, type Schema } from "../../lib/config/schema.ts";
 import { nodeFrom } from "../../lib/config/json.ts";
 import type { AnyPlugin, Tools } from "../../lib/plugins/plugin.ts";
+import { HeldCounts } from "../../lib/store/held_counts.ts";
 import { memoryCounters } from "../../lib/store/memory.ts";
 import { manualClock } from "./clock.ts";
 import { ANYWHERE } from "./anywhere.ts";
@@ -59,6 +60,7 @@ export function madeUpTools(parts: Partial<Omit<Tools, "scope">> & { readonly id
     shared: () => null,
     common: (_name, make) => make(),
     count: (name) => new SharedCount(ALONE, name),
+    counts: (name) => new HeldCounts(ALONE, name),
     verdicts: new SharedMemory(1024 * 1024),
     client: (options) => new HttpClient({ clock, ...ANYWHERE, ...options }),
     verifiedClaims: null,

@@ -199,9 +199,10 @@ const OF_LIMITS = {
 } as const;
 
 function rateLimit(config: Place): readonly Plugin[] {
-  const limits = { limit_second: config.get("second").number(), limit_min: config.get("minute").number(), limit_hour: config.get("hour").number() };
+  const shorter = { limit_second: config.get("second").number(), limit_min: config.get("minute").number() };
+  const limits = { ...shorter, limit_hour: config.get("hour").number(), limit_day: config.get("day").number() };
   config.ignore("sync_rate").noteUnusual(OF_LIMITS);
-  for (const name of ["day", "month", "year"]) if (config.get(name).value !== undefined) config.get(name).note(`there is no limit for a ${name}`);
+  for (const name of ["month", "year"]) if (config.get(name).value !== undefined) config.get(name).note(`there is no limit for a ${name}`);
   if (config.get("policy").text() === "redis") config.get("policy").note("counts are shared by global.counters, not by each plugin");
   config.ignore("redis", ...["host", "port", "password", "username", "ssl", "ssl_verify", "server_name", "timeout", "database"].map((name) => `redis_${name}`));
   const by = config.get("limit_by").text() ?? "consumer";

@@ -366,9 +366,9 @@ describe("plugins of Kong", () => {
   });
 
   it("note limits that several services count for themselves", async () => {
-    const { notes } = await fromKong({ services: [{ ...SERVICE, routes: [ROUTE, { paths: ["/b"] }], plugins: [{ name: "rate-limiting", config: { hour: 9, day: 99 } }] }] });
+    const { notes } = await fromKong({ services: [{ ...SERVICE, routes: [ROUTE, { paths: ["/b"] }], plugins: [{ name: "rate-limiting", config: { hour: 9, month: 99 } }] }] });
     expect(notes).toContain("services[0].plugins[0]: counts separately for each service or route that it is written at");
-    expect(notes).toContain("services[0].plugins[0].config.day: there is no limit for a day");
+    expect(notes).toContain("services[0].plugins[0].config.month: there is no limit for a month");
   });
 
   it("key-auth and basic-auth have the credentials of the consumers whom acl admits", async () => {
@@ -473,7 +473,7 @@ describe("plugins of Kong", () => {
 
   it("that refuse nobody are left out, noted, where they cannot be carried over", async () => {
     const kinds = ["prometheus", "correlation-id", "http-log", "file-log", "proxy-cache", "response-ratelimiting"];
-    const { made, notes } = await plugins([...kinds.map((name) => ({ name, config: { a: 1 } })), { name: "rate-limiting", config: { day: 3 } }, { name: "cors", config: { origins: ["*"], credentials: true } }, { name: "request-transformer" }]);
+    const { made, notes } = await plugins([...kinds.map((name) => ({ name, config: { a: 1 } })), { name: "rate-limiting", config: { month: 3 } }, { name: "cors", config: { origins: ["*"], credentials: true } }, { name: "request-transformer" }]);
     expect(made).toEqual([]);
     expect(notes).toHaveLength(kinds.length + 4);
     expect(notes).toContain('services[0].plugins[0]: "prometheus" is not carried over: the admin interface has /metrics');
