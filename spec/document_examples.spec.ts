@@ -1,5 +1,6 @@
 /** Every example in the documents works: configurations are valid, commands exist, and what they print is what the documents show. */
 import { spawnSync } from "node:child_process";
+import { generateKeyPairSync } from "node:crypto";
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import http from "node:http";
 import https from "node:https";
@@ -18,6 +19,7 @@ import { program } from "./support/process.ts";
 import { checkRoutes, loadConfig } from "./support/schema.ts";
 
 const { echo } = (await import(new URL("../examples/echo.mjs", import.meta.url).href)) as { echo: (name: string) => http.RequestListener };
+const ED25519 = String(generateKeyPairSync("ed25519").privateKey.export({ type: "pkcs8", format: "pem" }));
 const scripts = Object.keys((JSON.parse(read("package.json")) as { scripts: object }).scripts);
 const benchmarks = readdirSync(`${root}/spec/bench`).map((name) => name.replace(/\.ts$/, ""));
 
@@ -340,7 +342,7 @@ function issuesOf(config: ConfigInput): string {
   if (modules !== undefined) return ""; // shown with a digest to fill in; spec/examples.spec.ts loads the module
   const text = JSON.stringify(config);
   const environment = Object.fromEntries(found(text, /\$\{env:(\w+)\}/g).map((name) => [name, "a secret of thirty-two bytes, or more"]));
-  const readFile = (path: string) => (path.endsWith(".crt") ? SERVER.cert : path.endsWith(".key") ? SERVER.key : "a secret\n");
+  const readFile = (path: string) => (path.endsWith(".crt") ? SERVER.cert : path.endsWith(".key") ? SERVER.key : path.endsWith("ed25519.pem") ? ED25519 : "a secret\n");
   const loaded = loadConfig(
     { text, file: `${root}/examples/gw.json` },
     { kinds: builtinPlugins, environment, readFile, checkRoutes },

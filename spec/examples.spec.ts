@@ -1,9 +1,10 @@
 /** The files in examples/ are valid and run, and the version is the same everywhere. The documents are checked by `documents.spec.ts`. */
 import { spawn } from "node:child_process";
-import { createHash } from "node:crypto";
-import { readdirSync, writeFileSync } from "node:fs";
+import { createHash, generateKeyPairSync } from "node:crypto";
+import { mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { describe, expect, it } from "vitest";
+import { afterAll, describe, expect, it } from "vitest";
 import { formatIssues, type LoadResult } from "../lib/config/load.ts";
 import { SETTINGS } from "../lib/config/settings_table.ts";
 import type { Setting } from "../lib/config/start_settings.ts";
@@ -17,8 +18,13 @@ const changelog = read("CHANGELOG.md");
 const jsonExamples = readdirSync(`${root}/examples`).filter((name) => name.endsWith(".json"));
 const settings = Object.values(SETTINGS) as Setting<unknown>[];
 
-const environment = { SHOP_WEB_KEY: "web", SHOP_OLD_KEY: "old", STATUS_KEY: "status", ORDERS_KEY: "orders", SHOP_MOBILE_KEY: "mobile", AUDITOR_PASSWORD: "auditor", INTROSPECTION_SECRET: "a secret" };
-const secretFiles: Readonly<Record<string, string>> = { "/run/secrets/shop_mobile_key": "mobile\n" };
+const folder = mkdtempSync(join(tmpdir(), "edge-gateway-examples-"));
+afterAll(() => rmSync(folder, { recursive: true }));
+const IDENTITY_KEY_FILE = join(folder, "identity.pem");
+const identityKey = String(generateKeyPairSync("ed25519").privateKey.export({ type: "pkcs8", format: "pem" }));
+writeFileSync(IDENTITY_KEY_FILE, identityKey);
+const environment = { SHOP_WEB_KEY: "web", SHOP_OLD_KEY: "old", STATUS_KEY: "status", ORDERS_KEY: "orders", SHOP_MOBILE_KEY: "mobile", AUDITOR_PASSWORD: "auditor", INTROSPECTION_SECRET: "a secret", IDENTITY_KEY_FILE };
+const secretFiles: Readonly<Record<string, string>> = { "/run/secrets/shop_mobile_key": "mobile\n", [IDENTITY_KEY_FILE]: identityKey };
 
 function load(text: string, references: "given" | "missing" = "given"): LoadResult {
   return loadConfig(

@@ -1,8 +1,9 @@
 /**
- * The listener for probes and scrapers: `/healthz`, `/readyz` and `/metrics` on a port of its own, without a login.
+ * The listener for probes and scrapers: `/healthz`, `/readyz`, `/metrics` and `/jwks.json` on a port of its own, without a login.
  */
 import type { Readable } from "node:stream";
 import { allowedHosts, HOST_NOT_ALLOWED } from "../operator/allowed_hosts.ts";
+import { hasHeader } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { createOperatorServer, type OperatorServer } from "../operator/operator_server.ts";
 import type { Inbound } from "../server/inbound.ts";
@@ -15,9 +16,11 @@ export interface ProbesOptions extends Pick<InterfaceOptions, "metricsToken" | "
   readonly ready: () => boolean;
   /** All metrics in Prometheus' text format. */
   readonly metrics: () => Readable | Promise<Readable>;
+  /** The public keys of plugins that sign tokens (RFC 7517); none: there is no such plugin. */
+  readonly jwks?: () => readonly object[];
 }
 
-export function createProbes({ ready, metrics, metricsToken, hosts, clock, log }: ProbesOptions): OperatorServer {
+export function createProbes({ ready, metrics, jwks = () => [], metricsToken, hosts, clock, log }: ProbesOptions): OperatorServer {
   const isKnownHost = allowedHosts(hosts);
   const answers: Readonly<Record<string, (inbound: Inbound, authority: string) => Reply | Promise<Reply>>> = {
     "/healthz": () => ALIVE,
@@ -34,16 +37,20 @@ export function createProbes({ ready, metrics, metricsToken, hosts, clock, log }
     const asked = askedOf(inbound);
     if ("status" in asked) return asked;
     const { path, authority } = asked;
-    const found = answers[path]; // No property of Object.prototype starts with a slash.
+    const keys = path === "/jwks.json" ? jwks() : [];
+    // No property of Object.prototype starts with a slash.
+    const found = keys.length > 0 ? () => json(200, { keys }, KEPT_A_WHILE) : answers[path];
     if (found === undefined) return problem(call, "route_not_found", { detail: "This port has /healthz, /readyz and /metrics only." });
     return method === "GET" || method === "HEAD" ? found(inbound, authority) : problem(call, "method_not_allowed", { detail: "This path accepts GET, HEAD.", headers: ["Allow", "GET, HEAD"] });
   };
   const serve = async (inbound: Inbound): Promise<Reply> => {
     const reply = await answer(inbound);
-    return { ...reply, headers: [...NO_STORE, ...reply.headers] };
+    return hasHeader(reply.headers, "cache-control") ? reply : { ...reply, headers: [...NO_STORE, ...reply.headers] };
   };
   return createOperatorServer({ clock, log, tls: null, serve, endStreams() {}, maxBodyBytes: 0, dualStack: true });
 }
 
+/** A new key is published before it signs: see `docs/plugins/identity_token.md`. */
+const KEPT_A_WHILE = ["Cache-Control", "public, max-age=300", "X-Content-Type-Options", "nosniff"];
 const ALIVE = json(200, { status: "ok" });
 const CHALLENGE = ["WWW-Authenticate", 'Bearer realm="edge-gateway metrics"'];

@@ -59,7 +59,7 @@ export const SETTINGS = {
   adminRedactSecrets: setting("ADMIN_REDACT_SECRETS", BOOLEAN, "false", "Mask passwords and other secrets that the admin interface shows."),
   adminCorsOrigins: optionalSetting("ADMIN_CORS_ORIGIN", ORIGINS, "Web origins that may use the admin interface; none by default."),
   adminHosts: optionalSetting("ADMIN_HOSTS", HOSTS, "Host names, beside localhost, for admin interface and UI over plain HTTP."),
-  probePort: optionalSetting("PROBE_PORT", PORT, "Port for /healthz, /readyz and /metrics without a login; off by default."),
+  probePort: optionalSetting("PROBE_PORT", PORT, "Port for /healthz, /readyz, /metrics and /jwks.json without a login; off by default."),
   probeHost: setting("PROBE_HOST", HOST_NAME, "127.0.0.1", "Address of PROBE_PORT."),
   metricsToken: optionalSetting("METRICS_TOKEN", BEARER, "Bearer token that opens /metrics alone, and that PROBE_PORT then requires for it.", null),
   metricsTokenFile: optionalSetting("METRICS_TOKEN_FILE", FILE, "File with this token, instead of METRICS_TOKEN."),

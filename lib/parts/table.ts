@@ -18,6 +18,7 @@ export const KINDS = {
   mtls: async () => (await import("../plugins/mtls.ts")).mtls,
   jwt: async () => (await import("../plugins/jwt.ts")).jwt,
   introspection: async () => (await import("../plugins/introspection.ts")).introspection,
+  identity_token: async () => (await import("../plugins/identity_token.ts")).identityToken,
   forward_auth: async () => (await import("../plugins/forward_auth.ts")).forwardAuth,
   http_log: async () => (await import("../plugins/http_log.ts")).httpLog,
   basic_auth: async () => (await import("../plugins/basic_auth.ts")).basicAuth,
@@ -160,7 +161,7 @@ export const PARTS = {
   serverTiming: { named: ["global.server_timing"], load: () => import("../observe/server_timing.ts") },
   /** What threads of one program share, and memory for what plugins remember. */
   shared: {
-    named: [...namedByKinds("jwt", "basic_auth", "introspection", "request_validation"), "global.counters", "global.plugin_modules[]"],
+    named: [...namedByKinds("jwt", "basic_auth", "introspection", "request_validation", "identity_token"), "global.counters", "global.plugin_modules[]"],
     load: () => all(import("../base/shared_counts.ts"), import("../base/shared_memory.ts"), import("../server/shared_connections.ts")),
   },
   /** What a program that embeds a gateway calls, and ours never does. */

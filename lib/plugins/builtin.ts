@@ -10,6 +10,7 @@ import { cors } from "./cors.ts";
 import { fault } from "./fault.ts";
 import { forwardAuth } from "./forward_auth.ts";
 import { httpLog } from "./http_log.ts";
+import { identityToken } from "./identity_token.ts";
 import { introspection } from "./introspection.ts";
 import { jwt } from "./jwt.ts";
 import { keyAuth } from "./key_auth.ts";
@@ -26,6 +27,6 @@ import { responseCache } from "./cache/response_cache.ts";
 import { responseHeaders } from "./response_headers.ts";
 
 export const builtinPlugins: readonly AnyPlugin[] = [
-  keyAuth, rateLimit, mtls, jwt, introspection, forwardAuth, httpLog, basicAuth, acl, botProtection, cors, requestSizeLimit, requestTermination,
+  keyAuth, rateLimit, mtls, jwt, introspection, identityToken, forwardAuth, httpLog, basicAuth, acl, botProtection, cors, requestSizeLimit, requestTermination,
   requestHeaders, responseHeaders, redirect, compress, responseCache, requestValidation, mirror, fault, concurrency,
 ];
