@@ -12,9 +12,15 @@ const NOW = Date.UTC(2026, 0, 1) / 1000;
 
 const pemOf = (type: "ed25519" | "ed448" | "x25519") => String(generateKeyPairSync(type as "ed25519").privateKey.export({ type: "pkcs8", format: "pem" }));
 const PEM = pemOf("ed25519");
-const SETTINGS = { header: "X-Caller-Token", issuer: undefined, audience: "orders" as string | readonly string[], ttlS: 60 };
+interface Settings {
+  readonly header: string;
+  readonly issuer?: string;
+  readonly audience: string | readonly string[];
+  readonly ttlS: number;
+}
+const SETTINGS: Settings = { header: "X-Caller-Token", audience: "orders", ttlS: 60 };
 
-function made(pem = PEM, more: Partial<typeof SETTINGS & { issuer: string }> = {}, own: Partial<Tools> = {}) {
+function made(pem = PEM, more: Partial<Settings> = {}, own: Partial<Tools> = {}) {
   const clock = manualClock();
   const common = new Map<string, unknown>();
   const closings: (() => void)[] = [];
