@@ -3,6 +3,7 @@ import { generateKeyPairSync } from "node:crypto";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
+import type { PluginInput } from "../../lib/config/model.ts";
 import { headerValues } from "../../lib/http/headers.ts";
 import { oneService, running } from "../support/gateway.ts";
 import { h2Ask, h2Session } from "../support/h2_client.ts";
@@ -53,7 +54,7 @@ describe("GET /jwks.json", () => {
   it("GET /jwks.json on PROBE_PORT has the public keys of the configuration in force, and is not there without such a plugin", async () => {
     const origin = await backend();
     const file = keyFile();
-    const config = (plugins: object[]) => oneService(origin.port, { plugins });
+    const config = (plugins: PluginInput[]) => oneService(origin.port, { plugins });
     const program = await runningProgram(config([keyAuth, plugin(file)]), [], { PROBE_PORT: "0" });
     const probes = Number(new URL(String(program.started.probes)).port);
     const jwks = async () => {
