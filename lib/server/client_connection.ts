@@ -21,7 +21,7 @@ import { LentBody } from "../http/lent_body.ts";
 import { discard, problem, type Reply } from "../http/reply.ts";
 import { kept, ownReads } from "./client_socket.ts";
 import { bodyToSend, dateLine, framingOf, replyText, sendableReply, streamReply } from "./client_reply.ts";
-import { KEEP_ALIVE_MS, refuseUnread, writeInformation, type Http1Options, type Responder } from "./http1.ts";
+import { CLOSE, KEEP_ALIVE, KEEP_ALIVE_MS, NOTHING, refuseUnread, UPGRADE, writeInformation, type Http1Options, type Responder } from "./http1.ts";
 import { isLive } from "./limits.ts";
 import { endSoon, MAX_DISCARD_MS, MAX_DISCARDED_PER_S, MAX_QUIET_MS } from "./linger.ts";
 import type { Refusal } from "./framing.ts";
@@ -204,15 +204,19 @@ export class ClientConnection implements RequestSink, Responder {
     // The client may have disconnected meanwhile.
     if (this.#phase !== "ready") return;
     const socket = this.#socket;
-    if (this.#bytes !== null) socket.cork();
-    socket.write(this.#text, "latin1");
-    if (this.#bytes !== null) {
-      socket.write(this.#bytes);
+    // Over TLS Node learns later that the system took a write: the write itself tells, as an empty one behind it is another system call.
+    const flushed = this.#connection.encrypted ? this.#onFlushed : undefined;
+    if (this.#bytes === null) socket.write(this.#text, "latin1", flushed);
+    else {
+      socket.cork();
+      socket.write(this.#text, "latin1");
+      socket.write(this.#bytes, flushed);
       socket.uncork();
     }
     this.#text = "";
     this.#bytes = null;
-    this.#written();
+    if (flushed === undefined) this.#written();
+    else this.#phase = "flushing";
   };
 
   /** All of the reply has been given to the socket. */
@@ -394,7 +398,3 @@ const MAX_UNREAD_MS = 1_000;
 const MAX_CROSSING_MS = 1_000;
 /** Up to this size a body is sent as text, in one write with its head: copying it twice costs less than a second buffer. */
 const TEXT_BODY_BYTES = 4096;
-const CLOSE = "Connection: close\r\n";
-const KEEP_ALIVE = `Connection: keep-alive\r\nKeep-Alive: timeout=${KEEP_ALIVE_MS / 1000}\r\n`;
-const UPGRADE = "Connection: Upgrade\r\nUpgrade: websocket\r\n";
-const NOTHING = Buffer.alloc(0);

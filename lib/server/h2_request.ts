@@ -8,7 +8,7 @@ import { headerValue } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { receiveStream } from "./h2_receive.ts";
 import { respondStream } from "./h2_respond.ts";
-import type { Http1Options, Responder } from "./http1.ts";
+import { NOTHING, type Http1Options, type Responder } from "./http1.ts";
 import { isLive, UploadPace, type Limits } from "./limits.ts";
 import type { Inbound } from "./inbound.ts";
 
@@ -122,5 +122,3 @@ function isWhole(stream: ServerHttp2Stream): boolean {
 function isContinued({ sentInfoHeaders }: ServerHttp2Stream): boolean {
   return sentInfoHeaders?.some((fields) => fields[":status"] === 100) === true;
 }
-
-const NOTHING = Buffer.alloc(0);

@@ -94,6 +94,11 @@ export class Drain {
 
 /** Milliseconds that an idle client connection is kept: longer than the 60 s of most load balancers in front of a gateway. */
 export const KEEP_ALIVE_MS = 75_000;
+/** What a reply says of its connection. */
+export const CLOSE = "Connection: close\r\n";
+export const KEEP_ALIVE = `Connection: keep-alive\r\nKeep-Alive: timeout=${KEEP_ALIVE_MS / 1000}\r\n`;
+export const UPGRADE = "Connection: Upgrade\r\nUpgrade: websocket\r\n";
+export const NOTHING = Buffer.alloc(0);
 /** Milliseconds that a client may leave a reply unread. */
 export const CLIENT_IDLE_MS = 60_000;
 
