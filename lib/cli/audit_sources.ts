@@ -60,7 +60,7 @@ export async function auditOf(flags: Flags) {
     const found = reader.load(reader.source());
     return { read: found, destinations: destinationsIn(found.loaded, modules) };
   });
-  const { config, tests, testFiles } = read.loaded;
+  const { config, tests, testFiles, callerFiles } = read.loaded;
   const keys = [...read.inputs.files].flatMap(([path, content]) => (PRIVATE_KEY.test(content.toString("latin1")) ? [path] : []));
   const own = config.global.pluginModules.map(({ path }) => auditedFile(path.path, path.content));
   const dials = dialsOf(settings, destinations);
@@ -68,7 +68,7 @@ export async function auditOf(flags: Flags) {
   // "*", the servers of a Cluster, counts: they may give each other names. localhost is looked up in files alone (RFC 6761 §6.3).
   const names = [...dials, ...listens].filter(({ host }) => isIP(host) === 0);
   const hasNameServers = names.some(({ host }) => host !== "localhost");
-  const signed = withSignatures([configPath, ...testFiles], configKeyPath);
+  const signed = withSignatures([configPath, ...testFiles, ...callerFiles], configKeyPath);
   const watched = unique([...[...signed, ...tlsPaths(settings)].map((path) => resolve(path)), ...read.inputs.files.keys()]);
   const hasTests = tests.length > 0;
   // What the flags and variables of a start name before its settings are known.
@@ -171,8 +171,9 @@ function secretsOf({ source, inputs, loaded }: ReadConfig): string[] {
   };
   visit(loaded.shown, maskedConfig(loaded), []);
   // What is shown has no tests.
+  // Files of tests and of callers are shown by their names.
   const own = "text" in source ? (parsed(source.text) as { readonly tests?: Json }).tests : undefined;
-  for (const tests of [own ?? [], ...loaded.testFiles.map((path) => parsed(inputs.files.get(path)!))]) visit(tests, tests, []);
+  for (const tests of [own ?? [], ...[...loaded.testFiles, ...loaded.callerFiles].map((path) => parsed(inputs.files.get(path)!))]) visit(tests, tests, []);
   return found;
 }
 

@@ -79,14 +79,15 @@ type WhenStarted = (act: (started: Started) => unknown) => () => void;
 
 /** Watches the configuration and all files that it and the settings name, from before they are read: no change during the start is missed. */
 function reloadOnChange(settings: Settings, tls: Awaited<ReturnType<typeof ON_DEMAND.tlsServer>> | null, whenStarted: WhenStarted, log: Log) {
-  const reloadingFiles = (testFiles: readonly string[]) => withSignatures([settings.configPath, ...testFiles], settings.configKeyPath);
+  const reloadingFiles = (documents: readonly string[]) => withSignatures([settings.configPath, ...documents], settings.configKeyPath);
   const renew = tls?.createTlsRenewal(settings, log) ?? (() => {});
   /** A file that has changed since the configuration which names it was read, from `since` on, is read again. */
   const followFiles = ({ gateway }: Started, since: number) => {
-    const { refusedFiles } = GatewayCore.partsOf(gateway).configuration;
+    const { refusedFiles, snapshot: { testFiles, callerFiles } } = GatewayCore.partsOf(gateway).configuration;
+    const documents = [...testFiles, ...callerFiles];
     // Without files that `namedFiles` follows, whose change would else be two reloads.
-    reloading.follow(reloadingFiles([...gateway.testFiles, ...refusedFiles.filter((path) => !gateway.files.includes(path))]), since);
-    const named = gateway.files.filter((path) => !gateway.testFiles.includes(path));
+    reloading.follow(reloadingFiles([...documents, ...refusedFiles.filter((path) => !gateway.files.includes(path))]), since);
+    const named = gateway.files.filter((path) => !documents.includes(path));
     namedFiles.follow(named);
     const reread = async () => (await loaded(ON_DEMAND.reloading)).reloadNamedFiles(gateway, log);
     // Includes changes before the files were watched.

@@ -27,6 +27,7 @@ export class Follower implements Following {
     const { parts, reader } = configuration;
     await parts.loadPart("jsonText");
     await parts.load(source, environment, (path) => files.get(path) ?? readNoFile(path));
+    await parts.partIfLoaded("callers")?.callerReaderOf(parts).readAhead(source, (path) => files.get(path) ?? readNoFile(path));
     this.isCompiling = true;
     try {
       this.#prepared = configuration.compile(reader.load(source, { environment, files }), version);

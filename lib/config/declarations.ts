@@ -3,7 +3,8 @@
  */
 import type { Conditions } from "./conditions.ts";
 import { formatPath, itemsOf, nodeAt, type JsonNode, type Path } from "./json.ts";
-import { defaultRouteName, type PartSchemas, type Route } from "./model.ts";
+import { defaultRouteName, type Route } from "./model.ts";
+import type { PartSchemas } from "./part_schemas.ts";
 import { fieldsOf, type PartFields } from "./part_fields.ts";
 import { INVALID, type Sources } from "./schema_core.ts";
 

@@ -6,7 +6,9 @@ import { byPosition, formatPath, inKeyOrder, positionAt, type Issue, type Json, 
 import type { RoutesRead } from "./declarations.ts";
 import { configSchema, type Config, type PluginKind } from "./model.ts";
 import type { PartFields } from "./part_fields.ts";
-import type { readTests } from "./read_tests.ts";
+import type * as testsPart from "./read_tests.ts";
+import type { CallerReader } from "./callers.ts";
+import type { CallerList } from "./caller_list.ts";
 import type { ConfigSecrets } from "./secrets.ts";
 import { INVALID, type CheckContext, type NamedFile, type Secret } from "./schema.ts";
 import type { Sources } from "./schema_core.ts";
@@ -17,13 +19,15 @@ export interface LoadOptions<K extends PluginKind = PluginKind> extends ReadOpti
   readonly kinds: readonly K[];
   /** The fields of the parts that have been loaded. */
   readonly parts?: readonly PartFields[];
-  /** Reads the tests, once the part has been loaded. */
-  readonly readTests?: typeof readTests | undefined;
+  /** Once the part has been loaded. */
+  readonly tests?: Pick<typeof testsPart, "readTests" | "withoutTests"> | undefined;
+  /** Reads the callers, once the part has been loaded. */
+  readonly callers?: CallerReader | undefined;
   /** Returns the given kinds and those of the plugin modules, once the part has been loaded. */
   readonly withModules?: ((root: JsonNode, kinds: readonly K[], context: CheckContext) => readonly K[]) | undefined;
   /** Finds wrong path patterns and routes that conflict, once the part has been loaded. */
   readonly readRoutes?: ((root: JsonNode, sources: Sources) => RoutesRead) | undefined;
-  /** Checks the files of `test_files`. Default: they need no signature. */
+  /** Checks the files of `test_files` and `caller_files`. Default: they need no signature. */
   readonly checkSignature?: CheckSignature | undefined;
 }
 
@@ -35,6 +39,10 @@ export type LoadResult<K extends PluginKind = PluginKind> =
       readonly tests: readonly ConfigTest[];
       /** Those of `files` that hold tests. */
       readonly testFiles: readonly string[];
+      /** Null: it has none. */
+      readonly callerLists: readonly CallerList[] | null;
+      /** Those of `files` that hold callers. */
+      readonly callerFiles: readonly string[];
       /** For display: as configured, defaults filled in, references unresolved. */
       readonly shown: Json;
       /** For `masked.ts` and `secrets.ts`. */
@@ -57,7 +65,7 @@ export function loadConfig<K extends PluginKind>(source: ConfigSource, options: 
   forgetParsed(source);
   const issues: Issue[] = [...inText];
   if (node === null) return { ok: false, issues };
-  const root = options.readTests === undefined ? node : withoutTests(node);
+  const root = options.tests?.withoutTests(node) ?? node;
   const sources = sourcesFor(source, options);
   const files = new Map<string, NamedFile>();
   const secrets: Secret[] = [];
@@ -67,12 +75,14 @@ export function loadConfig<K extends PluginKind>(source: ConfigSource, options: 
   const config = schema.check(root, [], context);
   const routes = options.readRoutes?.(root, sources) ?? { declared: [], issues: [] };
   for (const { at, message } of routes.issues) issues.push({ at, message, position: positionAt(root, at) });
-  const { tests, testFiles, issues: inTestFiles } = options.readTests?.(node, routes.declared, context, options.checkSignature) ?? NO_TESTS;
-  if (config === INVALID || issues.length + inTestFiles.length > 0) return { ok: false, issues: [...issues.sort(byPosition), ...inTestFiles] };
+  const { tests, testFiles, issues: inTestFiles } = options.tests?.readTests(node, routes.declared, context, options.checkSignature) ?? NO_TESTS;
+  const callers = (config !== INVALID && options.callers?.read(root, config, context, options.checkSignature)) || NO_CALLERS;
+  const inFiles = [...callers.issues, ...inTestFiles];
+  if (config === INVALID || issues.length + inFiles.length > 0) return { ok: false, issues: [...issues.sort(byPosition), ...inFiles] };
   const shown = schema.show(root);
   const digest = createHash("sha256").update(JSON.stringify(inKeyOrder(shown))).digest("hex").slice(0, 12);
   return {
-    ...{ ok: true, config, tests, testFiles, shown, digest, kinds },
+    ...{ ok: true, config, tests, testFiles, callerLists: callers.lists, callerFiles: callers.files, shown, digest, kinds },
     secrets: { root, marked: secrets, sources },
     formed: sources.formed,
     file: "file" in source ? source.file : undefined,
@@ -96,10 +106,5 @@ export function formatIssues(issues: readonly Issue[], file?: string): string {
   return rows.map((row) => `${column(row.place, placeWidth)}${column(row.path, pathWidth)}${row.message}`).join("\n");
 }
 
-const NO_TESTS: ReturnType<typeof readTests> = { tests: [], testFiles: [], issues: [] };
-
-/** What the gateway does, without what is expected of it. */
-function withoutTests(root: JsonNode): JsonNode {
-  if (root.kind !== "object") return root;
-  return { ...root, members: new Map([...root.members].filter(([key]) => key !== "tests" && key !== "test_files")) };
-}
+const NO_CALLERS = { lists: null, files: [], issues: [] };
+const NO_TESTS: ReturnType<typeof testsPart.readTests> = { tests: [], testFiles: [], issues: [] };

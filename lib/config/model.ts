@@ -1,28 +1,13 @@
 /**
  * The schema of a configuration: global settings, services, upstreams, routes and plugin instances, with their defaults.
  */
-import type { ACCEPTED_WARNING } from "./accepted_warnings.ts";
-import type { ADDRESS_RANGE } from "./address_range.ts";
-import type { CIRCUIT_BREAKER } from "./circuit_breaker.ts";
-import type { CONDITIONS } from "./conditions.ts";
-import type { COUNTERS } from "./counters.ts";
 import { BASE_PATH, GATEWAY_NAME, HOST_PATTERN, hostProblem, METHOD, NAME, PATH } from "./fields.ts";
 import { choice, DAY_MS, flag, integer, milliseconds, NO_HEALTH, share } from "./fields.ts";
-import type { HASH_BALANCE_FACTOR, HASH_ON } from "./hash_on.ts";
-import type { HEALTH } from "./health.ts";
-import type { HTTPS_REDIRECT } from "./https_redirect.ts";
 import type { JsonNode } from "./json.ts";
-import type { LOG_FILE, UNLOGGED_PATH } from "./log_fields.ts";
-import type { RETRIES } from "./retries.ts";
 import * as s from "./schema.ts";
 import { define } from "./schema_core.ts";
 import { fieldsOf, type PartFields } from "./part_fields.ts";
-import type { PLUGIN_MODULE } from "./plugin_modules.ts";
-import type { SPLIT } from "./split.ts";
-import type { STICKY } from "./sticky.ts";
-import type { TEST_FILES, TESTS } from "./tests.ts";
-import type { CERTIFICATE, UPSTREAM_TLS } from "./tls_fields.ts";
-import type { ROUTE_PATH, SERVICE_PATH } from "./upstream_path.ts";
+import type { PartSchemas } from "./part_schemas.ts";
 
 /** The part of a plugin kind that the configuration needs. */
 export interface PluginKind {
@@ -54,36 +39,6 @@ export type Upstream = Service["upstreams"][number];
 /** The configuration as written. */
 export type ConfigInput<P extends PluginInput = PluginInput> = s.InputOf<ReturnType<typeof configSchema<P>>> & { readonly $schema?: string | undefined };
 
-/** The fields that parts bring, see `fieldsOf`. */
-export interface PartSchemas {
-  readonly https_redirect: typeof HTTPS_REDIRECT;
-  readonly counters: typeof COUNTERS;
-  /** An item of `trusted_proxies`. */
-  readonly address_range: typeof ADDRESS_RANGE;
-  /** An item of `accept_warnings`. */
-  readonly accepted_warning: typeof ACCEPTED_WARNING;
-  /** An item of `plugin_modules`. */
-  readonly plugin_module: typeof PLUGIN_MODULE;
-  /** An item of `certificates`. */
-  readonly certificate: typeof CERTIFICATE;
-  readonly tls: typeof UPSTREAM_TLS;
-  readonly health: typeof HEALTH;
-  readonly log_file: typeof LOG_FILE;
-  /** An item of `exclude`. */
-  readonly unlogged_path: typeof UNLOGGED_PATH;
-  readonly circuit_breaker: typeof CIRCUIT_BREAKER;
-  readonly retries: typeof RETRIES;
-  readonly hash_on: typeof HASH_ON;
-  readonly hash_balance_factor: typeof HASH_BALANCE_FACTOR;
-  readonly match: typeof CONDITIONS;
-  readonly upstream_path: typeof SERVICE_PATH;
-  readonly route_upstream_path: typeof ROUTE_PATH;
-  readonly split: typeof SPLIT;
-  readonly sticky: typeof STICKY;
-  readonly tests: typeof TESTS;
-  readonly test_files: typeof TEST_FILES;
-}
-
 /** `P` types the instances; what they may be is decided by the schemas of `kinds`. */
 export function configSchema<P extends PluginInput = PluginInput>(kinds: readonly PluginKind[], parts: readonly PartFields[] = []) {
   const field = fieldsOf<PartSchemas>(parts);
@@ -93,6 +48,8 @@ export function configSchema<P extends PluginInput = PluginInput>(kinds: readonl
     {
       global: s.withDefault(globalSchema(plugins, parts), {}),
       services: s.array(service, { unique: "name", describe: "The configured services." }),
+      callers: s.optional(field("callers")),
+      caller_files: s.optional(field("caller_files")),
       tests: s.optional(field("tests")),
       test_files: s.optional(field("test_files")),
     },

@@ -51,6 +51,12 @@ export function readTests(
   return { tests, testFiles, issues: inFiles.flatMap(({ file, issues }) => issues.sort(byPosition).map((issue) => ({ ...issue, file }))) };
 }
 
+/** What the gateway does, without what is expected of it. */
+export function withoutTests(root: JsonNode): JsonNode {
+  if (root.kind !== "object") return root;
+  return { ...root, members: new Map([...root.members].filter(([key]) => key !== "tests" && key !== "test_files")) };
+}
+
 /** A file that cannot be read or parsed is reported, and does not hide the errors of the others. */
 function filesWithTests(root: JsonNode, context: CheckContext, checkSignature?: CheckSignature): (TestList & { readonly file: string })[] {
   const listed = nodeAt(root, ["test_files"]);

@@ -61,10 +61,12 @@ export interface ExerciseRequest extends Omit<InjectRequest, "url"> {
   readonly params?: Readonly<Record<string, string>>;
   readonly identity?: string;
   readonly claims?: Readonly<Record<string, unknown>>;
+  /** Those that the caller's token names. */
+  readonly groups?: readonly string[];
   readonly upgrade?: "websocket";
 }
 
-const SENT_NAMES: Names<ExerciseRequest> = { ...REQUEST_NAMES, params: true, identity: true, claims: true, upgrade: true };
+const SENT_NAMES: Names<ExerciseRequest> = { ...REQUEST_NAMES, params: true, identity: true, claims: true, groups: true, upgrade: true };
 
 export interface LogLine {
   readonly level: "debug" | "info" | "warn" | "error";
@@ -169,7 +171,7 @@ function created(plugin: AnyPlugin, instance: PluginInstance, options: ExerciseO
   const runtime = new Runtime(clock, log, undefined, undefined, PARTS);
   const inUse = runtime.inUse(0);
   const standIns: StandIns = { client: ask && (() => ({ ask, close() {} })), observed: (_, middleware) => middleware, verifiedClaims, isTrial: false };
-  const none = { metrics: null, plan: null, tracer: null, onFault() {}, instances: new Set<string>(), egress: new Egress([]) };
+  const none = { metrics: null, plan: null, callers: null, tracer: null, onFault() {}, instances: new Set<string>(), egress: new Egress([]) };
   const place = { level, service: level === "global" ? null : SERVICE.name, route: level === "route" ? ROUTE.name : null };
   const context = { ...none, runtime, inUse, log, gatewayName, kinds: [plugin], standIns };
   const { middleware } = createLink({ ...instance, ...(id !== undefined && { id }) }, 0, place, context);
@@ -178,12 +180,12 @@ function created(plugin: AnyPlugin, instance: PluginInstance, options: ExerciseO
 }
 
 /** Throws a TypeError for a request that a gateway refuses before any plugin. */
-function exchangeOf({ params = {}, identity, claims, upgrade }: ExerciseRequest, inbound: Inbound): Exchange {
+function exchangeOf({ params = {}, identity, claims, groups = [], upgrade }: ExerciseRequest, inbound: Inbound): Exchange {
   const target = readTarget(inbound.target);
   const refusal = inbound.refusal ?? ("code" in target ? target : null);
   if (refusal !== null || "code" in target) throw new TypeError(`the gateway itself would refuse this request: ${refusal!.detail}`);
   const { path, query } = target;
-  const added = { params, service: SERVICE, route: ROUTE, identity: identity ?? null, claims: claims ?? null, upgrade: upgrade ?? null };
+  const added = { params, service: SERVICE, route: ROUTE, identity: identity ?? null, claims: claims ?? null, groups, upgrade: upgrade ?? null };
   return new Exchange({ ...inbound, path, upstreamPath: path, query, ...added });
 }
 

@@ -71,13 +71,18 @@ export class Gateway extends GatewayCore {
   }
 
   /**
-   * Applies new content of `files` (never of plugin modules and `testFiles`), under the configuration in force. Everything else stays as it
+   * Applies new content of `files` (never of plugin modules, `testFiles` and `callerFiles`), under the configuration in force. Everything else stays as it
    * was loaded, whatever the configuration file, `${file:}` secrets and other files hold by now: an error there must not keep a certificate
    * from being renewed, and a rotated secret waits for `reload`. All or nothing as `reload`. False when their content is the same, and once
    * the gateway has been closed.
    */
   rereadFiles(): boolean {
     return this.#joined.configuration.reloads.rereadFiles();
+  }
+
+  /** Those of `files` that hold callers: they are read again by `reload` only. */
+  get callerFiles(): readonly string[] {
+    return this.#joined.configuration.snapshot.callerFiles;
   }
 
   /** The configuration in force, for display: as written, with defaults filled in and references unresolved. */

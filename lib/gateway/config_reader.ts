@@ -69,7 +69,8 @@ export class ConfigReader {
       parts: modules.fields,
       references: modules.partIfLoaded("references") ?? undefined,
       suggest: errors?.suggest,
-      readTests: modules.partIfLoaded("tests")?.readTests,
+      tests: modules.partIfLoaded("tests") ?? undefined,
+      callers: modules.partIfLoaded("callers")?.callerReaderOf(modules),
       withModules: (root, kinds, context) => modules.withModules(kinds, root, context),
       environment,
       placeholders,
@@ -86,7 +87,7 @@ export class ConfigReader {
     if (!loaded.ok) throw new ConfigError(loaded.issues, fileOf(source));
     if (errors === null && !areDistinct(loaded.config.services)) throw new ConfigError([CHECK_ROUTES], fileOf(source));
     if (this.options.hasHttps === false) modules.partIfLoaded("httpsRedirect")?.refuseHttpsRedirect(loaded);
-    return { source, inputs: { environment, files }, loaded: { ...loaded, conditions, upstreamPaths: modules.partIfLoaded("upstreamPath") } };
+    return { source, inputs: { environment, files }, loaded: { ...loaded, callers: loaded.callerLists && new (modules.part("callers").Callers)(loaded.callerLists), conditions, upstreamPaths: modules.partIfLoaded("upstreamPath") } };
   }
 
   /** See `Gateway.loadModules`. Code that a text without its signature names does not run. */

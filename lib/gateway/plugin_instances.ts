@@ -4,6 +4,7 @@
 import { hash, randomUUID } from "node:crypto";
 import { Egress } from "../base/egress.ts";
 import type { PluginInstance } from "../config/model.ts";
+import { groupsOf } from "../http/exchange.ts";
 import type { Handler, Middleware } from "../http/handler.ts";
 import { dashed } from "../http/headers.ts";
 import { composeChain, runningOrder } from "../plugins/chain.ts";
@@ -44,7 +45,7 @@ const MAX_VERDICT_BYTES = 32 * 1024 * 1024;
 
 /** Throws what the plugin throws. `nth`: of the instances of its kind in one place. */
 export function createLink({ name, id, config }: PluginInstance, nth: number, place: Place, context: PluginContext): PluginLink {
-  const { runtime, plan, tracer, inUse, standIns } = context;
+  const { runtime, plan, tracer, inUse, standIns, callers } = context;
   const key = JSON.stringify([place.level, place.service, place.route, name, id ?? nth]);
   const scope: Scope = { ...place, key, path: pluginPath(place, id ?? name), id: id ?? null };
   const kind = context.kinds.find((each) => each.name === name)!;
@@ -65,7 +66,7 @@ export function createLink({ name, id, config }: PluginInstance, nth: number, pl
   const { clock, secretParameters } = runtime;
   for (const parameter of kind.secretParameters?.(config) ?? []) secretParameters.add(parameter.toLowerCase());
   const tools: Tools = {
-    ...{ clock, log: context.log, counters, gatewayName: context.gatewayName, scope, keep, secretParameters },
+    ...{ callers, groupsOf, clock, log: context.log, counters, gatewayName: context.gatewayName, scope, keep, secretParameters },
     get verdicts() {
       return runtime.common("verdicts", () => new (runtime.parts.part("shared").SharedMemory)(MAX_VERDICT_BYTES));
     },
@@ -92,9 +93,10 @@ export function createLink({ name, id, config }: PluginInstance, nth: number, pl
   if (typeof created !== "function") throw new TypeError('"create" gave no function');
   // Ours send nothing else, and the check of every header of a reply costs half a microsecond.
   const middleware = runtime.parts.kinds.includes(kind) ? created : runtime.parts.part("foreignKinds").sendingValid(created);
+  const admitting = kind.identifies === true && callers !== null ? callers.admitting(middleware) : middleware;
   context.instances.add(key);
   const identity = kind.guards === true ? identityOf(key, config) : "";
-  const observed = standIns?.observed({ name, scope }, middleware) ?? middleware;
+  const observed = standIns?.observed({ name, scope }, admitting) ?? admitting;
   return { name, scope, middleware: tracer === null ? observed : tracer.spanned({ name, scope }, observed), meter, kind, identity, ownHeaders: kind.ownHeaders?.(config) ?? [] };
 }
 
@@ -108,7 +110,7 @@ function identityOf(key: string, config: unknown): string {
 }
 
 /** Chains the instances of a route, written from the outermost to the innermost, around the handler that asks the upstreams. */
-export function chain(written: readonly PluginLink[], innermost: Handler, place: Omit<WatchedRoute, "plugins">, { runtime, onFault, watched }: PluginContext): RouteChain {
+export function chain(written: readonly PluginLink[], innermost: Handler, place: Omit<WatchedRoute, "plugins">, { runtime, onFault, watched, callers }: PluginContext): RouteChain {
   const links = runningOrder(written);
   const guards = links.filter(({ kind }) => kind.guards).map(({ identity }) => identity);
   const own = links.flatMap(({ ownHeaders }) => ownHeaders.map(dashed));
@@ -119,6 +121,7 @@ export function chain(written: readonly PluginLink[], innermost: Handler, place:
     handler: watched?.(handler, { ...place, plugins: modules() }) ?? handler,
     audience: stores ? hash("sha256", JSON.stringify([place.service, place.route, guards]), "base64url") : "",
     ownHeaders: own.length === 0 ? undefined : new Set(own),
+    callers: callers ?? undefined,
     takesPreflights: links.some(({ kind }) => kind.takes === "preflights"),
   };
 }

@@ -74,6 +74,7 @@ export class Reloads {
       await parts.loadParts(source);
       for (const name of ["changes", "jsonText"] as const) await parts.loadPart(name);
       this.#isReread = false;
+      await parts.partIfLoaded("callers")?.callerReaderOf(parts).readAhead(source);
       const read = reader.load(source);
       await configuration.runTests(read, "strict");
       // In slices before the configuration is in force: status and log need them at once afterwards.
@@ -123,11 +124,11 @@ export class Reloads {
 
   /** Null: no file has changed. */
   #reread(): ReadConfig | null {
-    const { snapshot: { files, testFiles, global }, inForce: { source, inputs }, reader, closing } = this.#configuration;
+    const { snapshot: { files, testFiles, callerFiles, global }, inForce: { source, inputs }, reader, closing } = this.#configuration;
     this.#isReread = true;
     if (files.length === 0 || closing.signal.aborted) return null;
-    // Modules and tests stay as they were loaded: one that has changed by now must not keep a certificate from being renewed.
-    const staying = new Set([...testFiles, ...global.pluginModules.map(({ path }) => path.path)]);
+    // Modules, callers and tests stay as they were loaded: one that has changed by now must not keep a certificate from being renewed.
+    const staying = new Set([...testFiles, ...callerFiles, ...global.pluginModules.map(({ path }) => path.path)]);
     const kept = new Map(inputs.files);
     for (const { path } of files) if (!staying.has(path)) kept.delete(path);
     const read = reader.load(source, { ...inputs, files: kept });

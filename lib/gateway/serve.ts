@@ -174,7 +174,7 @@ export function serve(inbound: Inbound, snapshot: Pick<Snapshot, "table"> & Part
   if ("status" in headers) return headers;
   const exchange = new Exchange({
     call, method, target: inbound.target, httpVersion, scheme, authority, path, upstreamPath, query, headers: tools.withoutSessions?.(headers) ?? headers, params,
-    clientAddress, service, route, identity: null, claims: null, body, trailers, upgrade,
+    clientAddress, service, route, identity: null, claims: null, groups: NO_GROUPS, body, trailers, upgrade,
   });
 
   // 5. Run global, service and route plugins, then an upstream, and back: compiled into one handler for each route.
@@ -187,6 +187,7 @@ export function serve(inbound: Inbound, snapshot: Pick<Snapshot, "table"> & Part
   }
 }
 
+const NO_GROUPS: readonly string[] = Object.freeze([]);
 const NO_CONDITIONS = { detail: "No route of this path fits the headers, the query, the cookies and the scheme of the request." };
 const NO_HOST = { detail: "The request target names no host with an optional port." };
 

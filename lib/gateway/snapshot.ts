@@ -9,6 +9,7 @@ import type { Meter, RouteName, ServiceName } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 import type { MetricsPlan } from "../observe/metrics_plan.ts";
 import type * as serverTimingPart from "../observe/server_timing.ts";
+import type { Callers } from "../plugins/callers.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
 import type * as conditionsPart from "../route/conditions.ts";
 import type * as upstreamPathPart from "../route/upstream_path.ts";
@@ -30,6 +31,8 @@ import { compileUpstreams } from "./upstreams.ts";
 export interface Loaded extends Omit<Extract<LoadResult<AnyPlugin>, { readonly ok: true }>, "ok"> {
   /** The part for `match` of routes; null: no route has it. */
   readonly conditions: typeof conditionsPart | null;
+  /** Null: it has none. */
+  readonly callers: Callers | null;
   /** For `upstream_path`; null: it is not used. */
   readonly upstreamPaths: typeof upstreamPathPart | null;
 }
@@ -84,7 +87,7 @@ function compileInto(inUse: InUse, loaded: Loaded, tools: CompileTools): Snapsho
   if (global.counters !== undefined) inUse.shared = runtime.parts.part("redis").sharedCounters(global.counters, inUse, tools);
   const plan = tools.metrics?.plan() ?? null;
   const instances = new Set<string>();
-  const context: PluginContext = { ...tools, gatewayName: global.name, kinds: loaded.kinds, egress, inUse, plan, instances };
+  const context: PluginContext = { ...tools, gatewayName: global.name, kinds: loaded.kinds, callers: loaded.callers, egress, inUse, plan, instances };
   const globals = linksOf(global.plugins, { level: "global", service: null, route: null }, context);
   const entries = services.flatMap((service) => compileService(service, globals, loaded, context));
   const redirect = redirectOf(global, runtime.parts);
@@ -135,8 +138,8 @@ export function serviceName({ name, basePath }: Service): ServiceName {
   return { name, basePath: withoutFinalSlash(basePath) };
 }
 
-export function targetOf(service: ServiceName, { name, path }: Route, { handler, audience, ownHeaders, takesPreflights }: RouteChain, meter: Meter | null): RouteTarget {
-  return { service, route: { name, path, audience, ownHeaders }, pattern: patternOf(service.basePath, path), handler, meter, takesPreflights };
+export function targetOf(service: ServiceName, { name, path }: Route, { handler, audience, ownHeaders, takesPreflights, callers }: RouteChain, meter: Meter | null): RouteTarget {
+  return { service, route: { name, path, audience, ownHeaders, callers }, pattern: patternOf(service.basePath, path), handler, meter, takesPreflights };
 }
 
 export function entryOf<T>(service: Service, route: Route, target: T, parts: Pick<Loaded, "conditions" | "upstreamPaths">): TableEntry<T> {

@@ -39,6 +39,8 @@ export interface ExchangeParts {
   readonly identity: string | null;
   /** The claims of the caller's token by name, set by an auth plugin that has verified it; null before. */
   readonly claims: Readonly<Record<string, unknown>> | null;
+  /** The groups that the caller's token names, set by an auth plugin that has verified it; see `groupsOf`. */
+  readonly groups: readonly string[];
   /** The unread body; null when the message has none. A handler that answers without reading it leaves it alone: the server discards it. */
   readonly body: Readable | null;
   /** Trailers of the request; complete once the body has ended. */
@@ -62,6 +64,13 @@ export interface RouteName {
   readonly audience?: string;
   /** The request headers that plugins of the route set or remove, see `dashed`: upstreams get none of them as trailers. */
   readonly ownHeaders?: ReadonlySet<string> | undefined;
+  /** The callers of the configuration; absent: it has none. */
+  readonly callers?: { groupsOf(identity: string | null, ofToken: readonly string[]): readonly string[] } | undefined;
+}
+
+/** All groups of the caller: those of its token, and those that `callers` has under its identity. */
+export function groupsOf({ groups, identity, route: { callers } }: Pick<ExchangeParts, "groups" | "identity" | "route">): readonly string[] {
+  return callers === undefined ? groups : callers.groupsOf(identity, groups);
 }
 
 export interface Exchange extends ExchangeParts {}
@@ -86,6 +95,7 @@ export class Exchange {
     own.route = parts.route;
     own.identity = parts.identity;
     own.claims = parts.claims;
+    own.groups = parts.groups;
     own.body = parts.body;
     own.trailers = parts.trailers;
     own.upgrade = parts.upgrade;

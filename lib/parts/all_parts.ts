@@ -6,6 +6,7 @@ import * as acceptedWarnings from "../config/accepted_warnings.ts";
 import * as addressRanges from "../config/address_range.ts";
 import * as passwords from "../base/password.ts";
 import * as moduleFields from "../config/plugin_modules.ts";
+import * as callerFields from "../config/callers.ts";
 import * as suggestions from "../base/suggest.ts";
 import * as jsonText from "../config/json_text.ts";
 import * as references from "../config/references.ts";
@@ -28,6 +29,7 @@ import * as exposition from "../observe/exposition.ts";
 import * as process from "../observe/process.ts";
 import * as metrics from "../observe/metrics_plan.ts";
 import * as serverTiming from "../observe/server_timing.ts";
+import * as callers from "../plugins/callers.ts";
 import * as foreignKinds from "../plugins/foreign_kind.ts";
 import { builtinPlugins } from "../plugins/builtin.ts";
 import * as routeChecks from "../route/checks.ts";
@@ -90,6 +92,7 @@ const ALL: LoadedParts = {
   health,
   healthChecks: { ...activeChecks, ...healthChecks },
   sharedHealth,
+  callers: { ...callerFields, ...callers },
   sharedCallers: { ...pluginMemory, ...sharedCallers },
   conditions,
   upstreamPath,

@@ -113,6 +113,11 @@ export const PARTS = {
   },
   /** The fields of certificates and TLS. */
   tls: { named: ["global.certificates[]", "services[].tls"], load: () => import("../config/tls_fields.ts") },
+  /** Who may send requests. */
+  callers: {
+    named: ["callers", "caller_files", ...KIND_PLACES.map((place) => place.replace(".name", ".config.callers"))],
+    load: () => all(import("../config/callers.ts"), import("../plugins/callers.ts")),
+  },
   /** The tests of a configuration, which `ON_DEMAND.tests` runs. */
   tests: { named: ["tests", "test_files"], load: () => import("../config/read_tests.ts") },
   /** Positions, errors of texts and routes, the nearest names, what conceals secrets: of a configuration that may be refused, and of tests. */

@@ -31,6 +31,7 @@ const schema = object(
         { min: 1, unique: "id", describe: "Keys of several callers." },
       ),
     ),
+    callers: optional(boolean({ describe: "Take the keys of all callers of the configuration." })),
     from: optional(
       array(
         string({
@@ -50,7 +51,8 @@ const schema = object(
     refine(value, report) {
       const names = (value.from ?? []).map(placeOf).map(({ isQuery, name }) => (isQuery ? `?${name}` : name));
       names.forEach((name, i) => void (names.indexOf(name) < i && report("is there twice", "from", i)));
-      if (value.key === undefined && value.keys === undefined) report('needs "key" or "keys"');
+      const isOwn = value.key !== undefined || value.keys !== undefined;
+      if (value.callers === true ? isOwn : !isOwn) report(isOwn ? 'has "callers" and keys of its own' : 'needs "key" or "keys", or "callers": true');
       const places = new Map<string, string>();
       if (value.key !== undefined) places.set(sha256(value.key).toString("hex"), "key");
       value.keys?.forEach((entry, i) => {
@@ -75,7 +77,7 @@ export const keyAuth: Plugin<typeof schema> = {
   ownHeaders: ({ from = DEFAULT_PLACES, hideCredentials }) =>
     from.map(placeOf).flatMap(({ isQuery, name }) => (hideCredentials && !isQuery ? name : [])),
   secretParameters: ({ from = DEFAULT_PLACES }) => from.map((place) => placeOf(place).name),
-  create({ key, keys = [], from = DEFAULT_PLACES, hideCredentials }, { gatewayName, scope }) {
+  create({ key, keys = [], callers: isOfAll, from = DEFAULT_PLACES, hideCredentials }, { gatewayName, scope, callers }) {
     const entries = key === undefined ? keys : [...keys, { id: scope.id ?? "default", key }];
     const credentials = entries.map((entry) => ({ identity: entry.id, digest: digestOf(entry) }));
     const places = from.map(placeOf);
@@ -89,7 +91,7 @@ export const keyAuth: Plugin<typeof schema> = {
     /** Compares with every key and never stops early, so that the time does not reveal whether or which key matches. */
     const find = (presented: string): string | undefined => {
       const given = sha256(presented);
-      let identity: string | undefined;
+      let identity = isOfAll === true ? callers!.withKey(given) : undefined;
       for (const each of credentials) if (timingSafeEqual(each.digest, given)) identity = each.identity;
       if (identity !== undefined) found.set(presented, identity);
       return identity;

@@ -6,8 +6,10 @@ import type { Log } from "../base/log.ts";
 import type { SharedMemory } from "../base/shared_memory.ts";
 import type { Infer, Schema } from "../config/schema.ts";
 import type { Client, HttpClientOptions } from "../client/client.ts";
+import type { Exchange } from "../http/exchange.ts";
 import type { Middleware } from "../http/handler.ts";
 import type { Counters } from "../store/counters.ts";
+import type { Callers } from "./callers.ts";
 
 /** The place of an instance in the configuration. */
 export interface Scope {
@@ -27,6 +29,10 @@ export interface Tools {
   readonly clock: Clock;
   readonly log: Log;
   readonly counters: Counters;
+  /** The callers of the configuration; null: it has none. */
+  readonly callers: Callers | null;
+  /** The groups of the request's caller: those that its token names, and those that the configuration's `callers` have under its identity. */
+  groupsOf(exchange: Pick<Exchange, "groups" | "identity" | "route">): readonly string[];
   /** `global.name`. */
   readonly gatewayName: string;
   readonly scope: Scope;

@@ -10,11 +10,11 @@ import { nodeAt, type JsonNode, type Path } from "../config/json.ts";
 import { hasReference, maskLiterals, nameIn, readReferences, resolveReferences } from "../config/references.ts";
 import { conceal, INVALID, report, string, type CheckContext, type Invalid, type Schema } from "../config/schema.ts";
 import { trimmed } from "../http/headers.ts";
-import type { Exchange } from "../http/exchange.ts";
+import { groupsOf, type Exchange } from "../http/exchange.ts";
 import { claimReader, claimText, utf8 } from "./claims.ts";
 
 /** The parts of an exchange that placeholders read. */
-export type TemplateSource = Pick<Exchange, "requestId" | "method" | "authority" | "path" | "params" | "clientAddress" | "identity" | "claims">;
+export type TemplateSource = Pick<Exchange, "requestId" | "method" | "authority" | "path" | "params" | "clientAddress" | "identity" | "claims" | "groups" | "route">;
 
 /** Returns the value for one exchange. */
 export type Template = (exchange: TemplateSource) => string;
@@ -113,6 +113,7 @@ const VARIABLES: Readonly<Record<string, { readonly of?: "path" | "host"; readon
   "request.path": { of: "path", read: (exchange) => exchange.path },
   "client.ip": { read: (exchange) => exchange.clientAddress },
   "caller.id": { read: (exchange) => exchange.identity ?? "" },
+  "caller.groups": { read: (exchange) => claimText(groupsOf(exchange)) },
 };
 
 function variableNamed(name: string): Placeholder | string {

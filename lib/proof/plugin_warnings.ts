@@ -129,7 +129,7 @@ export function redirectLoops(entries: readonly TableEntry<WrittenRoute>[]): Lea
     const found = "code" in target ? null : table.find(sent.host, sent.method, target.path, target.encodedSlash, sent.headers, sent.query, sent.scheme);
     if (found?.kind !== "route") return false;
     const { method, host: authority, path } = sent;
-    const led = (location as Template)({ requestId: "", method, authority, path, params: found.params, clientAddress: "", identity: null, claims: null });
+    const led = (location as Template)({ requestId: "", method, authority, path, params: found.params, clientAddress: "", identity: null, claims: null, groups: [], route: route.route });
     const [, scheme = sent.scheme, host = null, rest = ""] = LOCATION.exec(led)!;
     if (host !== null && !isOwn(host, route, sent)) return false;
     const next = readTarget((rest.startsWith("/") ? rest : `/${rest}`) + (keepQuery === true && !rest.includes("?") ? sent.query : ""));

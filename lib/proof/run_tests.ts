@@ -48,7 +48,7 @@ export interface RunOptions {
 
 export type Place = { -readonly [Name in "service" | "route"]?: Outcome[Name] };
 
-type Tested = Pick<Loaded, "config" | "kinds" | "conditions" | "upstreamPaths" | "tests" | "secrets">;
+type Tested = Pick<Loaded, "config" | "kinds" | "callers" | "conditions" | "upstreamPaths" | "tests" | "secrets">;
 
 /** Never rejects: a plugin that throws, or never answers, fails its test. */
 export async function runTests(loaded: Tested, options: RunOptions = {}): Promise<TestReport> {

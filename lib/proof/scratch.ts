@@ -43,10 +43,10 @@ export interface ScratchOptions {
   readonly wrap?: (plugin: PluginPlace, middleware: Middleware) => Middleware;
 }
 
-type Tried = Pick<Loaded, "config" | "kinds" | "conditions" | "upstreamPaths">;
+type Tried = Pick<Loaded, "config" | "kinds" | "callers" | "conditions" | "upstreamPaths">;
 
 /** The route table of a configuration, with targets that cannot be called: to be shared by many scratches. */
-export function matchingTable({ config: { global, services }, kinds, ...parts }: Tried): RouteTable<RouteTarget> {
+export function matchingTable({ config: { global, services }, kinds, callers: _, ...parts }: Tried): RouteTable<RouteTarget> {
   const takers = new Set(kinds.filter(({ takes }) => takes === "preflights").map(({ name }) => name));
   const takes = ({ plugins }: Pick<Service, "plugins">) => plugins.some(({ name, enabled }) => enabled && takers.has(name));
   const entries = services.flatMap((service) => {
@@ -96,6 +96,7 @@ export class Scratch {
       tracer: null,
       gatewayName: tried.config.global.name,
       kinds: tried.kinds,
+      callers: tried.callers,
       egress: new Egress([]),
       onFault: () => {},
       standIns: {

@@ -9,7 +9,7 @@ import { SharedMemory } from "../../lib/base/shared_memory.ts";
 import { ALONE } from "../../lib/base/threads.ts";
 import { systemClock } from "../../lib/base/clock.ts";
 import { HttpClient } from "../../lib/client/client.ts";
-import { Call, Exchange } from "../../lib/http/exchange.ts";
+import { Call, groupsOf, Exchange } from "../../lib/http/exchange.ts";
 import type { Handler } from "../../lib/http/handler.ts";
 import type { Reply } from "../../lib/http/reply.ts";
 import { builtinPlugins } from "../../lib/plugins/builtin.ts";
@@ -76,7 +76,7 @@ function linkOf(kind: AnyPlugin | undefined, config: object): Link | undefined {
   if (checked === INVALID) throw new Error(`${kind.name}: ${issues.map(({ message }) => message).join("; ")}`);
   const scope = { level: "route", key: kind.name, path: kind.name, id: null, service: "s", route: "r" } as const;
   const tools = { clock: systemClock, log: silentLog, counters: memoryCounters(systemClock), gatewayName: "edge-gateway", scope };
-  return { name: kind.name, scope, meter: { requests: 0, ms: 0 }, middleware: kind.create(checked, { ...tools, keep: (_name, _settings, make) => make(), shared: () => null, common: (_name, make) => make(), count: (name) => new SharedCount(ALONE, name), counts: (name) => new HeldCounts(ALONE, name), verdicts: new SharedMemory(1024 * 1024), client: () => new HttpClient({ ...ANYWHERE, clock: systemClock }), verifiedClaims: null, secretParameters: new Set(), verifyPassword, isTrial: false, tally: () => {} }) };
+  return { name: kind.name, scope, meter: { requests: 0, ms: 0 }, middleware: kind.create(checked, { ...tools, keep: (_name, _settings, make) => make(), shared: () => null, common: (_name, make) => make(), count: (name) => new SharedCount(ALONE, name), counts: (name) => new HeldCounts(ALONE, name), verdicts: new SharedMemory(1024 * 1024), client: () => new HttpClient({ ...ANYWHERE, clock: systemClock }), verifiedClaims: null, callers: null, groupsOf, secretParameters: new Set(), verifyPassword, isTrial: false, tally: () => {} }) };
 }
 
 /** Each request gets its own Exchange, as in the gateway; every row includes that cost. */
@@ -108,6 +108,7 @@ function exchange(): Exchange {
     route: ROUTE,
     identity: null,
     claims: null,
+    groups: [],
     body: null,
     trailers: noTrailers,
     upgrade: null,

@@ -23,7 +23,7 @@ const withService = (more: object) => ({ services: [{ ...quickstart.services[0],
 
 /** Every module but those that any configuration needs, by a part of its path. */
 const PARTS = {
-  kinds: /^lib\/(?:plugins\/(?!chain$|kit$|plugin$|foreign_kind$)|json_schema\/)/,
+  kinds: /^lib\/(?:plugins\/(?!callers$|chain$|kit$|plugin$|foreign_kind$)|json_schema\/)/,
   plugins: /^lib\/(?:gateway\/plugin_instances|plugins\/chain)$/,
   http2: /^lib\/upstream\/(?:sessions|http2_request)$/,
   hashOn: /^lib\/config\/hash_on$/,
@@ -43,6 +43,7 @@ const PARTS = {
   trustedProxies: /^lib\/(?:server\/trusted_proxies|base\/cidr|config\/address_range)$/,
   tls: /^lib\/config\/tls_fields$/,
   certificates: /^lib\/(?:gateway\/host_certificates|server\/certificates)$/,
+  callers: /^lib\/(?:config\/(?:callers|caller_list)|plugins\/callers)$/,
   tests: /^lib\/config\/(?:read_)?tests$/,
   counters: /^lib\/store\/(?!redis|resp|shared_|held_)/,
   heldCounts: /^lib\/store\/held_counts$/,
@@ -108,6 +109,7 @@ describe("the program loads what is named, and only that,", () => {
     ["with a guard of a route", withService({ routes: [{ path: "/a", plugins: [{ name: "key_auth", config: { key: "a" } }] }, { path: "/" }] }), [], {}, ["kinds", "plugins", "warnings"]],
     ["with a guard of the only route", withService({ routes: [{ path: "/a", plugins: [{ name: "key_auth", config: { key: "a" } }] }] }), [], {}, ["kinds", "plugins"]],
     ["with tests", { ...quickstart, tests: [] }, [], {}, ["tests", "jsonText"]],
+    ["with callers", { ...quickstart, callers: [] }, [], {}, ["callers", "jsonText"]],
     ["with an upstream that speaks HTTP/2", withService({ protocol: "h2c" }), [], {}, ["http2"]],
     ["with a hash", withService({ load_balancing_strategy: "ip_hash" }), [], {}, ["hashOn", "hash", "choice"]],
     ["with a circuit breaker", withService({ circuit_breaker: {} }), [], {}, ["breaker"]],

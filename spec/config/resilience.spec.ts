@@ -3,7 +3,7 @@ import { CIRCUIT_BREAKER } from "../../lib/config/circuit_breaker.ts";
 import { NO_HEALTH } from "../../lib/config/fields.ts";
 import { HEALTH } from "../../lib/config/health.ts";
 import { nodeFrom } from "../../lib/config/json.ts";
-import type { PartSchemas } from "../../lib/config/model.ts";
+import type { PartSchemas } from "../../lib/config/part_schemas.ts";
 import { fieldsOf } from "../../lib/config/part_fields.ts";
 import { RETRIES } from "../../lib/config/retries.ts";
 import type { AnySchema } from "../../lib/config/schema.ts";

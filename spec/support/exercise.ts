@@ -1,6 +1,6 @@
 import { HttpClient } from "../../lib/client/client.ts";
 import { suggest } from "../../lib/base/suggest.ts";
-import { Call, Exchange, type ExchangeParts } from "../../lib/http/exchange.ts";
+import { Call, groupsOf, Exchange, type ExchangeParts } from "../../lib/http/exchange.ts";
 import type { Handler, Middleware } from "../../lib/http/handler.ts";
 import type { Reply } from "../../lib/http/reply.ts";
 import type { LogFields } from "../../lib/base/log.ts";
@@ -36,6 +36,7 @@ export function madeUpExchange(parts: Partial<ExchangeParts> = {}): Exchange {
     route: { name: "b", path: "/b" },
     identity: null,
     claims: null,
+    groups: [],
     body: null,
     trailers: () => [],
     upgrade: null,
@@ -64,6 +65,8 @@ export function madeUpTools(parts: Partial<Omit<Tools, "scope">> & { readonly id
     verdicts: new SharedMemory(1024 * 1024),
     client: (options) => new HttpClient({ clock, ...ANYWHERE, ...options }),
     verifiedClaims: null,
+    callers: null,
+    groupsOf,
     secretParameters: new Set(),
     verifyPassword,
     isTrial: false,

@@ -3,10 +3,12 @@ import { loadConfig as load, type LoadOptions, type LoadResult } from "../../lib
 import type { ConfigSource } from "../../lib/config/source.ts";
 import { suggest } from "../../lib/base/suggest.ts";
 import { declarations, type RouteDeclaration, type RouteIssue } from "../../lib/config/declarations.ts";
+import { CallerReader } from "../../lib/config/callers.ts";
 import type { PluginKind } from "../../lib/config/model.ts";
 import { parseWithPositions } from "../../lib/config/json_text.ts";
-import { readTests } from "../../lib/config/read_tests.ts";
+import * as tests from "../../lib/config/read_tests.ts";
 import * as references from "../../lib/config/references.ts";
+import { Callers } from "../../lib/plugins/callers.ts";
 import { ALL_FIELDS } from "../../lib/parts/all_parts.ts";
 import { checkRoutes as check } from "../../lib/route/checks.ts";
 import * as conditions from "../../lib/route/conditions.ts";
@@ -23,8 +25,8 @@ export function loadConfig<K extends PluginKind>(source: ConfigSource, { checkRo
     const declared = declarations(root, sources, ALL_FIELDS);
     return { declared, issues: checkRoutes(declared) };
   };
-  const result: LoadResult<K> = load(source, { parts: ALL_FIELDS, readTests, references, suggest, readRoutes, ...options });
-  return result.ok ? { ...result, conditions, upstreamPaths } : result;
+  const result: LoadResult<K> = load(source, { parts: ALL_FIELDS, tests, callers: new CallerReader(), references, suggest, readRoutes, ...options });
+  return result.ok ? { ...result, callers: result.callerLists && new Callers(result.callerLists), conditions, upstreamPaths } : result;
 }
 
 export function checkRoutes(declarations: readonly RouteDeclaration[]): RouteIssue[] {

@@ -1,0 +1,52 @@
+/**
+ * The fields of the configuration that parts bring, by name: types only, so that no program loads it.
+ */
+import type { ACCEPTED_WARNING } from "./accepted_warnings.ts";
+import type { ADDRESS_RANGE } from "./address_range.ts";
+import type { CALLER_FILES, CALLERS } from "./callers.ts";
+import type { CIRCUIT_BREAKER } from "./circuit_breaker.ts";
+import type { CONDITIONS } from "./conditions.ts";
+import type { COUNTERS } from "./counters.ts";
+import type { HASH_BALANCE_FACTOR, HASH_ON } from "./hash_on.ts";
+import type { HEALTH } from "./health.ts";
+import type { HTTPS_REDIRECT } from "./https_redirect.ts";
+import type { LOG_FILE, UNLOGGED_PATH } from "./log_fields.ts";
+import type { RETRIES } from "./retries.ts";
+import type { PLUGIN_MODULE } from "./plugin_modules.ts";
+import type { SPLIT } from "./split.ts";
+import type { STICKY } from "./sticky.ts";
+import type { TEST_FILES, TESTS } from "./tests.ts";
+import type { CERTIFICATE, UPSTREAM_TLS } from "./tls_fields.ts";
+import type { ROUTE_PATH, SERVICE_PATH } from "./upstream_path.ts";
+
+/** See `fieldsOf`. */
+export interface PartSchemas {
+  readonly https_redirect: typeof HTTPS_REDIRECT;
+  readonly counters: typeof COUNTERS;
+  /** An item of `trusted_proxies`. */
+  readonly address_range: typeof ADDRESS_RANGE;
+  /** An item of `accept_warnings`. */
+  readonly accepted_warning: typeof ACCEPTED_WARNING;
+  /** An item of `plugin_modules`. */
+  readonly plugin_module: typeof PLUGIN_MODULE;
+  /** An item of `certificates`. */
+  readonly certificate: typeof CERTIFICATE;
+  readonly tls: typeof UPSTREAM_TLS;
+  readonly health: typeof HEALTH;
+  readonly log_file: typeof LOG_FILE;
+  /** An item of `exclude`. */
+  readonly unlogged_path: typeof UNLOGGED_PATH;
+  readonly circuit_breaker: typeof CIRCUIT_BREAKER;
+  readonly retries: typeof RETRIES;
+  readonly hash_on: typeof HASH_ON;
+  readonly hash_balance_factor: typeof HASH_BALANCE_FACTOR;
+  readonly match: typeof CONDITIONS;
+  readonly upstream_path: typeof SERVICE_PATH;
+  readonly route_upstream_path: typeof ROUTE_PATH;
+  readonly split: typeof SPLIT;
+  readonly sticky: typeof STICKY;
+  readonly callers: typeof CALLERS;
+  readonly caller_files: typeof CALLER_FILES;
+  readonly tests: typeof TESTS;
+  readonly test_files: typeof TEST_FILES;
+}
