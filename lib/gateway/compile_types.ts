@@ -8,7 +8,7 @@ import type { Handler, Middleware } from "../http/handler.ts";
 import type { Metrics, MetricsPlan } from "../observe/metrics_plan.ts";
 import type { Tracer } from "../observe/trace.ts";
 import type { Link, OnFault } from "../plugins/chain.ts";
-import type { Callers } from "../plugins/callers.ts";
+import type { CallerRegistry } from "../plugins/callers.ts";
 import type { AnyPlugin, Tools } from "../plugins/plugin.ts";
 import type { DefaultCertificate } from "../server/certificates.ts";
 import type { Watch } from "./bundle.ts";
@@ -54,7 +54,7 @@ export interface PluginContext extends CompileTools {
   readonly gatewayName: string;
   readonly kinds: readonly AnyPlugin[];
   /** Null: there are none. */
-  readonly callers: Callers | null;
+  readonly callers: CallerRegistry | null;
   readonly egress: Egress;
   readonly inUse: InUse;
   readonly plan: MetricsPlan | null;
@@ -75,6 +75,6 @@ export interface RouteChain {
   /** See `RouteName`. */
   readonly audience: string;
   readonly ownHeaders: ReadonlySet<string> | undefined;
-  readonly callers?: Callers | undefined;
+  readonly callers?: CallerRegistry | undefined;
   readonly takesPreflights: boolean;
 }

@@ -87,7 +87,7 @@ export class ConfigReader {
     if (!loaded.ok) throw new ConfigError(loaded.issues, fileOf(source));
     if (errors === null && !areDistinct(loaded.config.services)) throw new ConfigError([CHECK_ROUTES], fileOf(source));
     if (this.options.hasHttps === false) modules.partIfLoaded("httpsRedirect")?.refuseHttpsRedirect(loaded);
-    return { source, inputs: { environment, files }, loaded: { ...loaded, callers: loaded.callerLists && new (modules.part("callers").Callers)(loaded.callerLists), conditions, upstreamPaths: modules.partIfLoaded("upstreamPath") } };
+    return { source, inputs: { environment, files }, loaded: { ...loaded, callers: loaded.callerLists && new (modules.part("callers").CallerRegistry)(loaded.callerLists), conditions, upstreamPaths: modules.partIfLoaded("upstreamPath") } };
   }
 
   /** See `Gateway.loadModules`. Code that a text without its signature names does not run. */

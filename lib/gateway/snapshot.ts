@@ -9,7 +9,7 @@ import type { Meter, RouteName, ServiceName } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 import type { MetricsPlan } from "../observe/metrics_plan.ts";
 import type * as serverTimingPart from "../observe/server_timing.ts";
-import type { Callers } from "../plugins/callers.ts";
+import type { CallerRegistry } from "../plugins/callers.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
 import type * as conditionsPart from "../route/conditions.ts";
 import type * as upstreamPathPart from "../route/upstream_path.ts";
@@ -32,7 +32,7 @@ export interface Loaded extends Omit<Extract<LoadResult<AnyPlugin>, { readonly o
   /** The part for `match` of routes; null: no route has it. */
   readonly conditions: typeof conditionsPart | null;
   /** Null: it has none. */
-  readonly callers: Callers | null;
+  readonly callers: CallerRegistry | null;
   /** For `upstream_path`; null: it is not used. */
   readonly upstreamPaths: typeof upstreamPathPart | null;
 }

@@ -8,7 +8,7 @@ import { problem } from "../http/reply.ts";
 
 const DISABLED = { detail: "This caller is disabled." };
 
-export class Callers {
+export class CallerRegistry {
   readonly lists: readonly CallerList[];
 
   constructor(lists: readonly CallerList[]) {

@@ -9,7 +9,7 @@ import type { Client, HttpClientOptions } from "../client/client.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { Middleware } from "../http/handler.ts";
 import type { Counters } from "../store/counters.ts";
-import type { Callers } from "./callers.ts";
+import type { CallerRegistry } from "./callers.ts";
 
 /** The place of an instance in the configuration. */
 export interface Scope {
@@ -30,7 +30,7 @@ export interface Tools {
   readonly log: Log;
   readonly counters: Counters;
   /** The callers of the configuration; null: it has none. */
-  readonly callers: Callers | null;
+  readonly callers: CallerRegistry | null;
   /** The groups of the request's caller: those that its token names, and those that the configuration's `callers` have under its identity. */
   groupsOf(exchange: Pick<Exchange, "groups" | "identity" | "route">): readonly string[];
   /** `global.name`. */

@@ -5,7 +5,7 @@ import { CallerReader } from "../../lib/config/callers.ts";
 import { formatIssues, type LoadResult } from "../../lib/config/load.ts";
 import { maskedConfig } from "../../lib/config/masked.ts";
 import { builtinPlugins } from "../../lib/plugins/builtin.ts";
-import { Callers } from "../../lib/plugins/callers.ts";
+import { CallerRegistry } from "../../lib/plugins/callers.ts";
 import { loadConfig, type CheckedOptions } from "../support/schema.ts";
 
 interface Files {
@@ -23,10 +23,10 @@ function load(config: object, files: Files = {}, more: Partial<CheckedOptions> =
   return loadConfig({ text: JSON.stringify({ services: [], ...config }), file: "/etc/gw/gw.json" }, { kinds: builtinPlugins, environment: { ADA_KEY: "from the environment" }, readFile, ...more });
 }
 
-function callersOf(...args: Parameters<typeof load>): Callers {
+function callersOf(...args: Parameters<typeof load>): CallerRegistry {
   const result = load(...args);
   if (!result.ok) throw new Error(formatIssues(result.issues));
-  return new Callers(result.callerLists!);
+  return new CallerRegistry(result.callerLists!);
 }
 
 /** Rows of place, path and message. */

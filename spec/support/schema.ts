@@ -8,7 +8,7 @@ import type { PluginKind } from "../../lib/config/model.ts";
 import { parseWithPositions } from "../../lib/config/json_text.ts";
 import * as tests from "../../lib/config/read_tests.ts";
 import * as references from "../../lib/config/references.ts";
-import { Callers } from "../../lib/plugins/callers.ts";
+import { CallerRegistry } from "../../lib/plugins/callers.ts";
 import { ALL_FIELDS } from "../../lib/parts/all_parts.ts";
 import { checkRoutes as check } from "../../lib/route/checks.ts";
 import * as conditions from "../../lib/route/conditions.ts";
@@ -26,7 +26,7 @@ export function loadConfig<K extends PluginKind>(source: ConfigSource, { checkRo
     return { declared, issues: checkRoutes(declared) };
   };
   const result: LoadResult<K> = load(source, { parts: ALL_FIELDS, tests, callers: new CallerReader(), references, suggest, readRoutes, ...options });
-  return result.ok ? { ...result, callers: result.callerLists && new Callers(result.callerLists), conditions, upstreamPaths } : result;
+  return result.ok ? { ...result, callers: result.callerLists && new CallerRegistry(result.callerLists), conditions, upstreamPaths } : result;
 }
 
 export function checkRoutes(declarations: readonly RouteDeclaration[]): RouteIssue[] {
