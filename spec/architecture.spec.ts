@@ -270,7 +270,7 @@ const SAID_TWICE: ReadonlySet<string> = new Set([
   ...["fields", "ON_DEMAND"],
   ...["Asked", "BUCKETS", "Candidate", "Command", "Compared", "Conditions", "ConfigInput", "Described", "Failure", "Member", "NAME", "Names"],
   ...["Notes", "Outcome", "Path", "Place", "Plugin", "PluginPlace", "Refusal", "Route", "SETTINGS", "Schema", "Secret", "Service"],
-  ...["Sessions", "Target", "Verdict", "choice", "explain", "guarded", "hashPassword", "hostOf", "integer", "isLoopback", "listOf"],
+  ...["Sessions", "Target", "Verdict", "choice", "explain", "guarded", "hashPassword", "hostOf", "integer", "listOf"],
   ...["milliseconds", "reachable", "readBody", "readTarget", "targetOf"],
 ]);
 

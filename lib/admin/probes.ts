@@ -47,7 +47,7 @@ export function createProbes({ ready, metrics, jwks = () => [], metricsToken, ho
     const reply = await answer(inbound);
     return hasHeader(reply.headers, "cache-control") ? reply : { ...reply, headers: [...NO_STORE, ...reply.headers] };
   };
-  return createOperatorServer({ clock, log, tls: null, serve, endStreams() {}, maxBodyBytes: 0, dualStack: true });
+  return createOperatorServer({ clock, log, tls: null, serve, endStreams() {}, maxBodyBytes: 0 });
 }
 
 /** A new key is published before it signs: see `docs/plugins/identity_token.md`. */

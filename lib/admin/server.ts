@@ -25,5 +25,5 @@ export function createAdmin(options: AdminOptions): Admin {
   const endpoints = new Endpoints(options);
   const answer = (inbound: Inbound) => endpoints.answer(inbound);
   const endStreams = () => endpoints.endStreams();
-  return { ...createOperatorServer({ clock, log, tls, serve: answer, endStreams, maxBodyBytes: 0, dualStack: true }), answer };
+  return { ...createOperatorServer({ clock, log, tls, serve: answer, endStreams, maxBodyBytes: 0 }), answer };
 }

@@ -5,9 +5,9 @@ import { isIP } from "node:net";
 import { dirname } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Destination } from "../base/egress.ts";
+import { isLoopback } from "../base/url_destination.ts";
 import { NAME_FILES, realPath, type Audited } from "./audit_sources.ts";
 import { PROGRAM } from "./audit_modules.ts";
-import { isLoopback } from "./operators.ts";
 import { Failure } from "./failure.ts";
 import { withoutControls } from "./terminal.ts";
 

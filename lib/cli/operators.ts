@@ -51,8 +51,3 @@ export function reachable(listener: string): string {
   if (["0.0.0.0", "[::]", "127.0.0.1", "[::1]"].includes(url.hostname)) url.hostname = "localhost";
   return url.origin;
 }
-
-/** Whether a listener on this host can be reached from this machine only. */
-export function isLoopback(host: string): boolean {
-  return host === "localhost" || host === "::1" || /^127(\.\d+){3}$/.test(host);
-}

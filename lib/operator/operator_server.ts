@@ -15,7 +15,7 @@ export interface OperatorTls extends Pair {
   readonly part: ListenerOptions["part"];
 }
 
-export interface OperatorServerOptions extends Pick<ListenerOptions, "serve" | "clock" | "log" | "dualStack"> {
+export interface OperatorServerOptions extends Pick<ListenerOptions, "serve" | "clock" | "log"> {
   /** PEM. Null: plain HTTP. */
   readonly tls: OperatorTls | null;
   /** Bytes of a request body; 0: `serve` checks it. */
@@ -38,7 +38,7 @@ export function createOperatorServer({ tls, maxBodyBytes, endStreams, ...options
   if (tls !== null) createSecureContext(tls);
   const { clock } = options;
   const receiving = { clock, proxies: null, limits: { ...LIMITS, maxBodyBytes } };
-  const listener = new Listener({ ...options, receiving: () => receiving, part: tls?.part ?? noPart });
+  const listener = new Listener({ ...options, dualStack: true, receiving: () => receiving, part: tls?.part ?? noPart });
   let closing: Promise<void> | null = null;
 
   async function close(): Promise<void> {

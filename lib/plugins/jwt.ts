@@ -6,6 +6,7 @@
  */
 import type { Clock } from "../base/clock.ts";
 import { isTime, splitJwt, type JwtClaims } from "../base/jwt.ts";
+import { isLoopback } from "../base/url_destination.ts";
 import { anyOf, array, file, integer, object, oneOf, optional, string, withDefault } from "../config/whole_schema.ts";
 import { INVALID, report, type Infer, type Schema } from "../config/schema.ts";
 import { CLIENT_TLS } from "../config/tls_fields.ts";
@@ -142,7 +143,7 @@ function keySource(config: Config, algorithms: readonly Algorithm[], tools: Tool
   if (jwksUri !== undefined) {
     const { clock, log, scope } = tools;
     const { protocol, hostname, host } = new URL(jwksUri);
-    if (protocol === "http:" && !LOOPBACK.test(hostname)) {
+    if (protocol === "http:" && !isLoopback(hostname)) {
       log.warn("jwt fetches keys over plain HTTP: an attacker on the network can replace them", { plugin: scope.path, host });
     }
     const tls = clientTls(config.tls);
@@ -153,8 +154,6 @@ function keySource(config: Config, algorithms: readonly Algorithm[], tools: Tool
   const keys = keysIn(config, algorithms) as KeySet;
   return { current: () => keys, more: (_call: Call) => null };
 }
-
-const LOOPBACK = /^(localhost|127\.[\d.]+|\[::1\])$/;
 
 /** The result for a valid token. */
 interface Verified extends Admitted {

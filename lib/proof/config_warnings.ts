@@ -3,13 +3,14 @@
  */
 import { addressOf } from "../base/ip_address.ts";
 import { inSlices, paced, type NextTimeSlice } from "../base/time_slices.ts";
+import { isLoopback } from "../base/url_destination.ts";
 import { formatPath, type Path } from "../config/json.ts";
 import { concealerOf, unfilledSecrets } from "../config/secrets.ts";
 import { proveRoutes } from "../route/overlaps.ts";
 import type { DisplayedConfig } from "../gateway/displayed_config.ts";
 import { entryOf, type Loaded } from "../gateway/snapshot.ts";
 import type { ConfigWarning } from "../gateway/status.ts";
-import { isLoopback, ofPlugins, redirectLoops } from "./plugin_warnings.ts";
+import { ofPlugins, redirectLoops } from "./plugin_warnings.ts";
 import { ofRoutes } from "./route_warnings.ts";
 import { destinations, written } from "./written.ts";
 

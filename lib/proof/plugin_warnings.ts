@@ -1,6 +1,7 @@
 /**
  * Writes the warnings about plugin instances: about their order on a route, and about their own settings.
  */
+import { isLoopback } from "../base/url_destination.ts";
 import type { Template } from "../plugins/template.ts";
 import { readTarget } from "../route/path.ts";
 import type { SampleRequest } from "../route/sample_requests.ts";
@@ -69,11 +70,6 @@ const REMOTES: Readonly<Record<string, readonly [field: string, use: string]>> =
   http_log: ["httpEndpoint", "sends its log"],
   mirror: ["url", "sends copies of requests, with credentials,"],
 };
-
-/** Whether a host is this machine by its name. IPv6 addresses with brackets or without. */
-export function isLoopback(host: string): boolean {
-  return /^(localhost|127\.[\d.]+|\[::1\]|::1)$/.test(host);
-}
 
 /** The kinds that count by `limit_by`. */
 const COUNTING: ReadonlySet<string> = new Set(["rate_limit", "concurrency"]);
