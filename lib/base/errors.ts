@@ -41,6 +41,7 @@ export const ERRORS = Object.freeze({
   misdirected: client(421, "The request reached a server that does not serve this host"),
   configuration_refused: client(422, "The configuration is not valid"),
   rate_limited: client(429, "Too many requests", true),
+  quota_exceeded: client(429, "The quota is used up", true),
   concurrency_limited: client(429, "Too many requests in progress", true),
   headers_too_large: client(431, "The request header fields are too large"),
   internal: gateway(500, "The gateway failed to handle the request", false),

@@ -7,12 +7,14 @@ import type { JsonNode } from "./json.ts";
 import * as s from "./schema.ts";
 import { define } from "./schema_core.ts";
 import { fieldsOf, type PartFields } from "./part_fields.ts";
-import type { PartSchemas } from "./part_schemas.ts";
+import type { PartField, PartSchemas } from "./part_schemas.ts";
 
 /** The part of a plugin kind that the configuration needs. */
 export interface PluginKind {
   readonly name: string;
   readonly schema: s.AnySchema;
+  /** The same, with the fields of parts that have been loaded. */
+  readonly schemaWith?: (field: PartField) => s.AnySchema;
 }
 
 export interface PluginInstance {
@@ -42,7 +44,7 @@ export type ConfigInput<P extends PluginInput = PluginInput> = s.InputOf<ReturnT
 /** `P` types the instances; what they may be is decided by the schemas of `kinds`. */
 export function configSchema<P extends PluginInput = PluginInput>(kinds: readonly PluginKind[], parts: readonly PartFields[] = []) {
   const field = fieldsOf<PartSchemas>(parts);
-  const plugins: Plugins<P> = s.array(s.named("Plugin", pluginSchema<P>(kinds)), { unique: "id", describe: "Plugin instances, in the order they run." });
+  const plugins: Plugins<P> = s.array(s.named("Plugin", pluginSchema<P>(kinds, parts)), { unique: "id", describe: "Plugin instances, in the order they run." });
   const service = s.named("Service", serviceSchema(plugins, parts));
   return s.object(
     {
@@ -59,7 +61,6 @@ export function configSchema<P extends PluginInput = PluginInput>(kinds: readonl
 
 export const STRATEGIES = ["round_robin", "weighted", "least_connections", "random_two_choices", "ip_hash", "hash"] as const;
 
-type Field = ReturnType<typeof fieldsOf<PartSchemas>>;
 type Plugins<P extends PluginInput> = s.Schema<readonly PluginInstance[], readonly P[]>;
 
 function globalSchema<P extends PluginInput>(plugins: Plugins<P>, parts: readonly PartFields[]) {
@@ -90,7 +91,7 @@ function globalSchema<P extends PluginInput>(plugins: Plugins<P>, parts: readonl
   );
 }
 
-function accessLogSchema(field: Field) {
+function accessLogSchema(field: PartField) {
   return s.object(
     {
       enabled: flag("Whether requests are logged.", true),
@@ -195,7 +196,8 @@ const LIMITS = s.object(
 const ANYTHING = define({ expects: "an object", kinds: ["object"], check: () => ({}), jsonSchema: () => ({ type: "object", additionalProperties: {} }) });
 
 /** An instance of any of the kinds: its `name` selects the schema of its `config`. */
-function pluginSchema<P extends PluginInput>(kinds: readonly PluginKind[]): s.Schema<PluginInstance, P> {
+function pluginSchema<P extends PluginInput>(given: readonly PluginKind[], parts: readonly PartFields[]): s.Schema<PluginInstance, P> {
+  const kinds = given.map(({ name, schema, schemaWith }) => ({ name, schema: schemaWith?.(fieldsOf(parts)) ?? schema }));
   const names = kinds.map((kind) => kind.name);
   const shape = (config: s.AnySchema) =>
     s.object({

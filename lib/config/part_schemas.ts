@@ -6,11 +6,13 @@ import type { ADDRESS_RANGE } from "./address_range.ts";
 import type { CALLER_FILES, CALLERS } from "./callers.ts";
 import type { CIRCUIT_BREAKER } from "./circuit_breaker.ts";
 import type { CONDITIONS } from "./conditions.ts";
+import type { COST } from "./cost.ts";
 import type { COUNTERS } from "./counters.ts";
 import type { HASH_BALANCE_FACTOR, HASH_ON } from "./hash_on.ts";
 import type { HEALTH } from "./health.ts";
 import type { HTTPS_REDIRECT } from "./https_redirect.ts";
 import type { LOG_FILE, UNLOGGED_PATH } from "./log_fields.ts";
+import type { fieldsOf } from "./part_fields.ts";
 import type { RETRIES } from "./retries.ts";
 import type { PLUGIN_MODULE } from "./plugin_modules.ts";
 import type { SPLIT } from "./split.ts";
@@ -20,9 +22,13 @@ import type { CERTIFICATE, UPSTREAM_TLS } from "./tls_fields.ts";
 import type { ROUTE_PATH, SERVICE_PATH } from "./upstream_path.ts";
 
 /** See `fieldsOf`. */
+export type PartField = ReturnType<typeof fieldsOf<PartSchemas>>;
+
 export interface PartSchemas {
   readonly https_redirect: typeof HTTPS_REDIRECT;
   readonly counters: typeof COUNTERS;
+  /** Of `rate_limit` and `quota`. */
+  readonly cost: typeof COST;
   /** An item of `trusted_proxies`. */
   readonly address_range: typeof ADDRESS_RANGE;
   /** An item of `accept_warnings`. */

@@ -10,6 +10,7 @@ import type { SharedCount } from "../base/shared_counts.ts";
 import { ALONE, isWorker, type Threads } from "../base/threads.ts";
 import type { KeptState } from "../plugins/plugin.ts";
 import type { SharedConnections } from "../server/shared_connections.ts";
+import type { KeptTables } from "../store/costs.ts";
 import type { HeldCounts } from "../store/held_counts.ts";
 import type { MemoryCounters } from "../store/memory.ts";
 import type { RedisCounters } from "../store/redis.ts";
@@ -86,6 +87,8 @@ export class Runtime {
   readonly healthTools: HealthTools;
   /** Rate counters in the memory of this program; null: there is no limiter yet. */
   limits: (MemoryCounters & Partial<Pick<WorkerCounters, "adopt" | "repair">>) | null = null;
+  /** Where counts are kept in files; null: nowhere. */
+  readonly state: KeptTables | null = null;
   #inUse: InUse | null = null;
   #isActive = false;
 

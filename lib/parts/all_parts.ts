@@ -30,6 +30,7 @@ import * as process from "../observe/process.ts";
 import * as metrics from "../observe/metrics_plan.ts";
 import * as serverTiming from "../observe/server_timing.ts";
 import * as callers from "../plugins/callers.ts";
+import * as costs from "../plugins/costs.ts";
 import * as foreignKinds from "../plugins/foreign_kind.ts";
 import { builtinPlugins } from "../plugins/builtin.ts";
 import * as routeChecks from "../route/checks.ts";
@@ -105,6 +106,7 @@ const ALL: LoadedParts = {
   tests,
   counters: memory,
   heldCounts,
+  costs,
   client,
   dials,
   modules: { ...moduleFields, ...moduleLoader },

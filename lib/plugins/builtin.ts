@@ -17,6 +17,7 @@ import { keyAuth } from "./key_auth.ts";
 import { mirror } from "./mirror.ts";
 import { mtls } from "./mtls.ts";
 import type { AnyPlugin } from "./plugin.ts";
+import { quota } from "./quota.ts";
 import { rateLimit } from "./rate_limit.ts";
 import { redirect } from "./redirect.ts";
 import { requestHeaders } from "./request_headers.ts";
@@ -28,5 +29,5 @@ import { responseHeaders } from "./response_headers.ts";
 
 export const builtinPlugins: readonly AnyPlugin[] = [
   keyAuth, rateLimit, mtls, jwt, introspection, identityToken, forwardAuth, httpLog, basicAuth, acl, botProtection, cors, requestSizeLimit, requestTermination,
-  requestHeaders, responseHeaders, redirect, compress, responseCache, requestValidation, mirror, fault, concurrency,
+  requestHeaders, responseHeaders, redirect, compress, responseCache, requestValidation, mirror, fault, concurrency, quota,
 ];

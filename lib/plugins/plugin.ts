@@ -4,11 +4,14 @@
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import type { SharedMemory } from "../base/shared_memory.ts";
+import type { COST } from "../config/cost.ts";
+import type { PartField } from "../config/part_schemas.ts";
 import type { Infer, Schema } from "../config/schema.ts";
 import type { Client, HttpClientOptions } from "../client/client.ts";
 import type { Exchange } from "../http/exchange.ts";
-import type { Middleware } from "../http/handler.ts";
-import type { Counters } from "../store/counters.ts";
+import type { Handler, Middleware } from "../http/handler.ts";
+import type { CostedLimiter, Counters, LimiterOptions } from "../store/counters.ts";
+import type { LimiterTools } from "../store/costs.ts";
 import type { CallerRegistry } from "./callers.ts";
 
 /** The place of an instance in the configuration. */
@@ -33,6 +36,10 @@ export interface Tools {
   readonly callers: CallerRegistry | null;
   /** The groups of the request's caller: those that its token names, and those that the configuration's `callers` have under its identity. */
   groupsOf(exchange: Pick<Exchange, "groups" | "identity" | "route">): readonly string[];
+  /** The limiter of the instance, of another kind than those of `counters`. */
+  limiterBy<L>(make: (tools: LimiterTools, key: string) => L): L;
+  /** For an instance with `cost`. */
+  readonly costs: Costs;
   /** `global.name`. */
   readonly gatewayName: string;
   readonly scope: Scope;
@@ -94,6 +101,13 @@ export interface KeyCounts {
   take(key: string, most: number): (() => void) | null;
 }
 
+/** How costs of requests are counted, which their replies state. */
+export interface Costs {
+  costedLimiter(tools: LimiterTools, key: string, options: LimiterOptions): CostedLimiter;
+  /** Calls `book` with the cost of each request that `next` gets, when its reply ends. */
+  bookingCosts(next: Handler, cost: Infer<typeof COST>, tools: Pick<Tools, "keep">, book: (exchange: Exchange, cost: number) => void): Handler;
+}
+
 export interface KeptState {
   /** Must not throw. The closing gateway waits for its promise, for a second at most. */
   close(): void | Promise<void>;
@@ -110,6 +124,8 @@ export interface Plugin<S extends Schema<unknown> = Schema<unknown>> {
   readonly name: string;
   /** Describes `config`: validator, defaults and JSON Schema in one. */
   readonly schema: S;
+  /** The same, where it has fields of parts of the program. */
+  readonly schemaWith?: (field: PartField) => S;
   /**
    * CORS preflights reach it although the route does not list OPTIONS: it answers them, or passes them on deliberately. Default: they get
    * 405.

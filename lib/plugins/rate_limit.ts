@@ -3,6 +3,8 @@
  */
 import { callerAddress } from "../base/ip_address.ts";
 import { TOKEN_CHARACTERS } from "../base/http_grammar.ts";
+import type { PartField, PartSchemas } from "../config/part_schemas.ts";
+import { fieldsOf } from "../config/part_fields.ts";
 import { integer, object, oneOf, optional, string, withDefault, type Infer } from "../config/schema.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
@@ -14,7 +16,7 @@ import type { Plugin, Tools } from "./plugin.ts";
 import { sparseCount } from "./sparse_count.ts";
 
 /** The largest integer of a structured field (RFC 9651 §3.3.1), such as the limits in RateLimit-Policy. */
-const MAX_LIMIT = 999_999_999_999_999;
+export const MAX_LIMIT = 999_999_999_999_999;
 /** Most memory for the callers of one instance, in bytes. */
 const MAX_BYTES = 2_000_000_000;
 
@@ -25,7 +27,7 @@ export const LIMIT_BY = string({
   describe: "Whose requests are counted together: by address (IPv6 by /64), by identity, by a header's value, or all.",
 });
 
-const schema = object(
+const schemaWith = (field: PartField) => object(
   {
     limit_second: optional(integer({ min: 1, max: MAX_LIMIT, describe: "Allowed requests in any second." })),
     limit_min: optional(integer({ min: 1, max: MAX_LIMIT, describe: "Allowed requests in any minute." })),
@@ -41,6 +43,7 @@ const schema = object(
       100_000,
     ),
     counters: optional(oneOf(["memory"], { describe: "Counts in this process alone, also with global.counters." })),
+    cost: optional(field("cost")),
   },
   {
     describe: "Limits request counts per time window.",
@@ -56,27 +59,35 @@ const schema = object(
   },
 );
 
+const schema = schemaWith(fieldsOf<PartSchemas>([]));
+
 export const rateLimit: Plugin<typeof schema> = {
   name: "rate_limit",
   schema,
+  schemaWith,
   create(config, tools) {
-    const { limitBy, maxCallers, mode, counters } = config;
+    const { limitBy, maxCallers, mode, counters, cost } = config;
     const windows = windowsOf(config);
-    const limiter = tools.counters.limiter(tools.scope.key, { windows, maxCallers, callers: limitBy === "all" ? 1 : undefined, counters });
+    const options = { windows, maxCallers, callers: limitBy === "all" ? 1 : undefined, counters };
+    const costed = cost && tools.limiterBy((limiterTools, key) => tools.costs.costedLimiter(limiterTools, key, options));
+    const limiter = costed ?? tools.counters.limiter(tools.scope.key, options);
     const callerOf = callerBy(limitBy);
     const settle = mode === "shadow" ? shadowing(tools) : enforcing(windows, tools.scope.id);
     const settleLater = (next: Handler, exchange: Exchange, decision: Decision | Undecided) => {
       if (decision === "deny" && mode === "enforce") return problem(exchange.call, "limiter_unavailable", UNCOUNTED);
       return typeof decision === "string" ? next(exchange) : settle(next, exchange, decision);
     };
-    return (next) => (exchange) => {
-      const decision = limiter.decide(callerOf(exchange));
-      return decision instanceof Promise ? decision.then((later) => settleLater(next, exchange, later)) : settle(next, exchange, decision);
+    return (inner) => {
+      const next = cost === undefined ? inner : tools.costs.bookingCosts(inner, cost, tools, (exchange, amount) => costed!.book(callerOf(exchange), amount));
+      return (exchange) => {
+        const decision = limiter.decide(callerOf(exchange));
+        return decision instanceof Promise ? decision.then((later) => settleLater(next, exchange, later)) : settle(next, exchange, decision);
+      };
     };
   },
 };
 
-const UNCOUNTED = { detail: "The request could not be counted. Try again shortly." };
+export const UNCOUNTED = { detail: "The request could not be counted. Try again shortly." };
 
 type Limits = Pick<Infer<typeof schema>, "limitSecond" | "limitMin" | "limitHour" | "limitDay">;
 

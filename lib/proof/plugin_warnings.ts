@@ -72,7 +72,7 @@ const REMOTES: Readonly<Record<string, readonly [field: string, use: string]>> =
 };
 
 /** The kinds that count by `limit_by`. */
-const COUNTING: ReadonlySet<string> = new Set(["rate_limit", "concurrency"]);
+const COUNTING: ReadonlySet<string> = new Set(["rate_limit", "quota", "concurrency"]);
 
 /** About the plugin at this place of a route. */
 function* ofOrder(plugin: WrittenPlugin, { plugins }: WrittenRoute, example: string, place: number): Iterable<Draft> {

@@ -2,6 +2,8 @@
  * The contract of rate counters: limits in, decisions out.
  */
 
+import type { Period } from "../base/calendar.ts";
+
 export interface Window {
   readonly name: string;
   /** Most requests admitted in any interval of `ms`. Integer ≥ 1. */
@@ -40,6 +42,25 @@ export interface Limiter {
    * valid until the limiter is next asked; one that was promised stays valid. The promise never rejects.
    */
   decide(caller: string): Decision | Promise<Decision | Undecided>;
+}
+
+/** Admits while anything is left, and counts nothing until a cost is booked. */
+export interface CostedLimiter extends Limiter {
+  /** Counts a cost, a whole number, whatever is left. */
+  book(caller: string, cost: number): void;
+}
+
+/** One in the memory of this program. */
+export interface LocalCosted extends CostedLimiter {
+  decide(caller: string): Decision;
+}
+
+/** Counters that gateways share, for limiters of further kinds. `local` counts while their server does not. */
+export interface SharedCosts {
+  /** Of sliding windows. */
+  costed(key: string, windows: readonly Window[], local: LocalCosted): CostedLimiter;
+  /** Of calendar periods; `isCosted`: whether `decide` leaves the counting to `book`. */
+  quota(key: string, limit: number, isCosted: boolean, local: LocalCosted & { readonly period: Period }): CostedLimiter;
 }
 
 /**

@@ -55,76 +55,76 @@ const CANDIDATES = 8;
 const MAX_EVICTED = 0.5;
 
 export class MemoryLimiter implements Limiter {
-  readonly #clock: Clock;
-  readonly #table: CallerTable;
-  readonly #plan: Plan;
-  readonly #decision: { admitted: boolean; remaining: number[]; resetMs: number[]; retryMs: number };
+  protected readonly clock: Clock;
+  protected readonly table: CallerTable;
+  protected readonly plan: Plan;
+  protected readonly decision: { admitted: boolean; remaining: number[]; resetMs: number[]; retryMs: number };
 
-  constructor(clock: Clock, table: CallerTable, options: LimiterOptions) {
-    this.#clock = clock;
-    this.#table = table;
-    this.#plan = planOf(options);
+  constructor(clock: Clock, table: CallerTable, options: LimiterOptions, plan = planOf(options)) {
+    this.clock = clock;
+    this.table = table;
+    this.plan = plan;
     const zeros = () => options.windows.map(() => 0);
-    this.#decision = { admitted: true, remaining: zeros(), resetMs: zeros(), retryMs: 0 };
+    this.decision = { admitted: true, remaining: zeros(), resetMs: zeros(), retryMs: 0 };
   }
 
   decide(name: string): Decision {
-    const callers = this.#table.enter(name);
+    const callers = this.table.enter(name);
     try {
       // Read here: the marks of a window are in the order of their times.
-      const now = this.#clock.now();
-      callers.makeRoom(now, this.#plan);
+      const now = this.clock.now();
+      callers.makeRoom(now, this.plan);
       // An unknown caller is judged by the overflow, and gets a place, or shares the overflow, only if that admits the request.
       let caller = callers.find();
-      this.#look(callers, caller, now);
-      if (this.#decision.admitted) {
-        if (caller === OVERFLOW && (this.#table.size < this.#plan.maxCallers || this.#evict(callers, now))) caller = callers.add(this.#plan);
-        this.#record(callers, caller, now);
+      this.look(callers, caller, now);
+      if (this.decision.admitted) {
+        if (caller === OVERFLOW && (this.table.size < this.plan.maxCallers || this.evict(callers, now))) caller = callers.add(this.plan);
+        this.record(callers, caller, now);
         if (caller !== OVERFLOW) callers.touch(caller);
       }
       if (caller === OVERFLOW) callers.numbers[SHARED]!++;
     } finally {
       callers.leave();
     }
-    return this.#decision;
+    return this.decision;
   }
 
   /**
    * Samples a few callers and evicts the one that has used the smallest share of a limit, so that a flood of new callers does not lock
    * others out. A caller that has used more than half of a limit is never evicted: new callers start with the usage of evicted ones, and
-   * must have at least half of each limit left. Returns false when no caller was evicted. `#decision` is about the overflow, before and after.
+   * must have at least half of each limit left. Returns false when no caller was evicted. `decision` is about the overflow, before and after.
    */
-  #evict(callers: Callers, now: number): boolean {
+  protected evict(callers: Callers, now: number): boolean {
     // A caller who has used no more than the usage that new callers start with loses nothing: the search ends.
-    const enough = this.#share();
+    const enough = this.share();
     let victim = OVERFLOW;
     let least = MAX_EVICTED;
     for (let i = 0; i < CANDIDATES && callers.words[SIZE]! > 0 && (victim === OVERFLOW || least > enough); i++) {
       const caller = callers.any();
-      this.#look(callers, caller, now);
-      const used = this.#share();
+      this.look(callers, caller, now);
+      const used = this.share();
       if (used > least || (used === least && victim !== OVERFLOW)) continue;
       least = used;
       victim = caller;
     }
-    if (victim !== OVERFLOW) callers.evict(victim, this.#plan);
-    this.#look(callers, OVERFLOW, now);
+    if (victim !== OVERFLOW) callers.evict(victim, this.plan);
+    this.look(callers, OVERFLOW, now);
     return victim !== OVERFLOW;
   }
 
   /** How much of a limit is used by the caller whom the decision is about, from 0 to 1; of the limit of which it is most. */
-  #share(): number {
-    const { remaining } = this.#decision;
+  protected share(): number {
+    const { remaining } = this.decision;
     let most = 0;
-    for (let w = 0; w < remaining.length; w++) most = Math.max(most, 1 - remaining[w]! / this.#plan.windows[w]!.limit);
+    for (let w = 0; w < remaining.length; w++) most = Math.max(most, 1 - remaining[w]! / this.plan.windows[w]!.limit);
     return most;
   }
 
   /** Drops the marks of a caller that have left their windows, and fills in the decision. */
-  #look(callers: Callers, caller: number, now: number): void {
-    const { windows, names, batches } = this.#plan;
+  protected look(callers: Callers, caller: number, now: number): void {
+    const { windows, names, batches } = this.plan;
     const { words, numbers } = callers;
-    const decision = this.#decision;
+    const decision = this.decision;
     decision.retryMs = 0;
     let window = words[caller + WINDOWS]!;
     let w = 0;
@@ -146,14 +146,14 @@ export class MemoryLimiter implements Limiter {
     decision.admitted = decision.retryMs === 0;
     if (w === windows.length && window === 0) return;
     // The caller was last seen with other windows.
-    callers.convert(caller, this.#plan);
-    this.#look(callers, caller, now);
+    callers.convert(caller, this.plan);
+    this.look(callers, caller, now);
   }
 
   /** Counts one admission in every window of a caller, and the decision with it. */
-  #record(callers: Callers, caller: number, now: number): void {
-    const { windows, life } = this.#plan;
-    const decision = this.#decision;
+  protected record(callers: Callers, caller: number, now: number): void {
+    const { windows, life } = this.plan;
+    const decision = this.decision;
     callers.words[caller + LIFE] = life;
     callers.numbers[caller / 2 + LAST] = now;
     let window = callers.words[caller + WINDOWS]!;

@@ -13,11 +13,12 @@ import type { Log } from "../base/log.ts";
 import { SharedCount } from "../base/shared_counts.ts";
 import { ALONE, type Threads } from "../base/threads.ts";
 import type { WriteBatch } from "../base/event_loop.ts";
-import type { Counters, Decision, GiveMemory, Limiter, LimiterOptions, Undecided } from "./counters.ts";
-import type { MemoryCounters, MemoryLimiter } from "./memory.ts";
+import type { CostedLimiter, Counters, Decision, GiveMemory, Limiter, LimiterOptions, LocalCosted, SharedCosts, Undecided, Window } from "./counters.ts";
+import type { MemoryCounters } from "./memory.ts";
 import { RedisServers, type RedisServer } from "./redis_cluster.ts";
 import { RedisConnection, replyProblem, type Command, type Greeting } from "./redis_connection.ts";
-import { ScriptCalls } from "./redis_script.ts";
+import { COST_SCRIPT, QUOTA_SCRIPT } from "./redis_costs.ts";
+import { argumentsOf, SCRIPT, scriptOf, ScriptCalls } from "./redis_script.ts";
 import { command, ErrorReply, type RespValue } from "./resp.ts";
 
 export interface RedisSettings {
@@ -107,7 +108,7 @@ const SILENT_FOR = 3;
 /** Redirections of one command in a Cluster. */
 const MAX_REDIRECTIONS = 5;
 
-export class RedisCounters implements Counters {
+export class RedisCounters implements Counters, SharedCosts {
   readonly settings: RedisSettings;
   readonly tools: RedisTools;
   readonly shared: SharedState;
@@ -149,11 +150,33 @@ export class RedisCounters implements Counters {
   }
 
   limiter(key: string, options: LimiterOptions, memory?: GiveMemory): Limiter {
-    const calls = new ScriptCalls(options.windows, this.tools.script);
+    const calls = new ScriptCalls(scriptOf(this.tools.script ?? SCRIPT), argumentsOf(options.windows), options.windows.length);
     const local = this.tools.local.limiter(key, options, memory);
-    // Neither names nor addresses of callers are stored. 1: the format of the stored text.
-    const tagOf = (caller: string) => hash("sha256", JSON.stringify([1, key, caller]), "base64url").slice(0, 22);
-    return { decide: (caller) => this.#ask({ calls, tag: tagOf(caller), local, caller }) };
+    return { decide: (caller) => this.#ask({ calls, tag: tagOf(key, caller), local, caller }) };
+  }
+
+  /** Books costs in sliding windows. `local` counts while the server does not. */
+  costed(key: string, windows: readonly Window[], local: LocalCosted): CostedLimiter {
+    const script = scriptOf(COST_SCRIPT);
+    const callsOf = (cost: number) => new ScriptCalls(script, [...argumentsOf(windows), String(cost)], windows.length);
+    const looks = callsOf(0);
+    return {
+      decide: (caller) => this.#ask({ calls: looks, tag: tagOf(key, caller), local, caller }),
+      book: (caller, cost) => void this.#ask({ calls: callsOf(cost), tag: tagOf(key, caller), local: booking(local, cost), caller }),
+    };
+  }
+
+  /** Counts calendar periods, by the clock of this gateway. */
+  quota(key: string, limit: number, isCosted: boolean, local: Parameters<SharedCosts["quota"]>[3]): CostedLimiter {
+    const script = scriptOf(QUOTA_SCRIPT);
+    const callsOf = (what: string) => {
+      const { number, end } = local.period;
+      return new ScriptCalls(script, [limit, number, Math.ceil(end - this.tools.clock.wall()), what].map(String), 1);
+    };
+    return {
+      decide: (caller) => this.#ask({ calls: callsOf(isCosted ? "0" : "one"), tag: tagOf(key, caller), local, caller }),
+      book: (caller, cost) => void this.#ask({ calls: callsOf(String(cost)), tag: tagOf(key, caller), local: booking(local, cost), caller }),
+    };
   }
 
   /** Connects. Without it, the first decision does. */
@@ -231,11 +254,28 @@ export class RedisCounters implements Counters {
   }
 }
 
+/** Names the caller of a limiter: 132 bits of a hash. Neither names nor addresses of callers are stored. 1: the format of the stored text. */
+function tagOf(key: string, caller: string): string {
+  return hash("sha256", JSON.stringify([1, key, caller]), "base64url").slice(0, 22);
+}
+
+function booking(local: LocalCosted, cost: number): Local {
+  return {
+    decide(caller) {
+      local.book(caller, cost);
+      return local.decide(caller);
+    },
+  };
+}
+
+/** Decides in memory, where the server does not. */
+type Local = Pick<LocalCosted, "decide">;
+
 interface Question {
   readonly calls: ScriptCalls;
-  /** Names the caller of the limiter: 132 bits of a hash. */
+  /** See `tagOf`. */
   readonly tag: string;
-  readonly local: MemoryLimiter;
+  readonly local: Local;
   readonly caller: string;
 }
 
@@ -326,7 +366,7 @@ function greetingsOf({ credentials, database, prefix }: RedisSettings, script?: 
   }
   if (database !== 0) greetings.push({ text: command("SELECT", String(database)), problem: expectOk("SELECT") });
   // Shows that scripts run and that keys can be written, and makes the script known.
-  const probe = new ScriptCalls([{ name: "probe", limit: 1_000_000, ms: 1 }], script);
+  const probe = new ScriptCalls(scriptOf(script ?? SCRIPT), ["probe", "1000000", "1"], 1);
   const problem = (reply: RespValue) => {
     if (probe.decisionOf(reply) !== undefined) return undefined;
     // In a Cluster the key may belong to another server, or to none.

@@ -6,15 +6,15 @@ import type { Decision, Window } from "./counters.ts";
 import { bulk, type RespValue } from "./resp.ts";
 
 /**
- * Decides by all windows of one caller in one call, exactly as `memory.ts` does: at most 64 marks a window, each of which counts
- * `batch` admissions and has the time of the latest one. KEYS[1] is the caller; ARGV has name, limit and milliseconds of each window.
- * Returns whether the request is admitted, the microseconds until it would be, and for each window what remains and the microseconds
+ * The beginning of a script about all windows of one caller, which counts exactly as `memory.ts` does: at most 64 marks a window, each of
+ * which counts `batch` admissions and has the time of the latest one. KEYS[1] is the caller; ARGV has name, limit and milliseconds of each
+ * window. The script returns whether the request is admitted, the microseconds until it would be, and for each window what remains and the microseconds
  * until it gives back a request.
  *
  * The key holds one string: for each window its name, its batch, its admissions, and its marks in microseconds by the server's clock,
  * the oldest first. It expires with the longest window. A refused request writes nothing, except when the clock went back.
  */
-export const SCRIPT = `
+export const READ_WINDOWS = `
 local function mark(marks, at) return (struct.unpack('>d', marks, at)) end
 
 -- The marks of a window whose limit was another one, or whose server had another clock: see merged() in marks.ts.
@@ -42,7 +42,7 @@ while at <= #value do
 end
 
 local windows, retry, longest, wentBack = {}, 0, 0, false
-for i = 1, #ARGV, 3 do
+for i = 1, #ARGV - 2, 3 do
   local limit, span = tonumber(ARGV[i + 1]), ARGV[i + 2] * 1000
   local batch, used, marks, reset = math.ceil(limit / 64), 0, '', 0
   local old = stored[ARGV[i]]
@@ -66,8 +66,11 @@ for i = 1, #ARGV, 3 do
   longest = math.max(longest, span / 1000)
   windows[#windows + 1] = { name = ARGV[i], limit = limit, span = span, batch = batch, used = used, marks = marks, reset = reset }
 end
-
 -- Marks that were moved back are stored in any case: moved by each request, they would never leave the window.
+`;
+
+/** A decision, as described above. */
+export const SCRIPT = `${READ_WINDOWS}
 local parts, writes = {}, retry == 0 or wentBack
 local reply = { retry == 0 and 1 or 0, retry }
 for _, w in ipairs(windows) do
@@ -85,23 +88,35 @@ if writes then redis.call('SET', KEYS[1], table.concat(parts), 'PX', string.form
 return reply
 `;
 
-/** The commands and replies of one limiter. */
+/** A script, and the name by which the server knows it. */
+export interface Script {
+  readonly text: string;
+  readonly sha1: string;
+}
+
+export function scriptOf(text: string): Script {
+  return { text, sha1: hash("sha1", text) };
+}
+
+export function argumentsOf(windows: readonly Window[]): readonly string[] {
+  return windows.flatMap(({ name, limit, ms }) => [name, String(limit), String(ms)]);
+}
+
+/** The commands of a script with these arguments, and its replies about so many windows. */
 export class ScriptCalls {
   readonly #windows: number;
-  readonly #script: string;
+  readonly #script: Script;
   /** Before and behind the key. */
   readonly #head: string;
   readonly #cached: string;
   readonly #arguments: string;
 
-  /** Specs pass a script with a clock of their own. */
-  constructor(windows: readonly Window[], script = SCRIPT) {
-    const parts = windows.flatMap(({ name, limit, ms }) => [name, String(limit), String(ms)]);
-    this.#windows = windows.length;
+  constructor(script: Script, parts: readonly string[], windows: number) {
+    this.#windows = windows;
     this.#arguments = parts.map(bulk).join("");
     this.#script = script;
     this.#head = `*${4 + parts.length}\r\n`;
-    this.#cached = this.#head + bulk("EVALSHA") + bulk(hash("sha1", script)) + bulk("1");
+    this.#cached = this.#head + bulk("EVALSHA") + bulk(script.sha1) + bulk("1");
   }
 
   /** Runs the script that the server knows; the reply is NOSCRIPT where it does not. */
@@ -111,7 +126,7 @@ export class ScriptCalls {
 
   /** Sends the script, which the server remembers from then on. */
   whole(key: string): string {
-    return this.#head + bulk("EVAL") + bulk(this.#script) + bulk("1") + bulk(key) + this.#arguments;
+    return this.#head + bulk("EVAL") + bulk(this.#script.text) + bulk("1") + bulk(key) + this.#arguments;
   }
 
   /** Undefined when the reply is not one of the script. */

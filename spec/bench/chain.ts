@@ -8,6 +8,7 @@ import { HeldCounts } from "../../lib/store/held_counts.ts";
 import { SharedMemory } from "../../lib/base/shared_memory.ts";
 import { ALONE } from "../../lib/base/threads.ts";
 import { systemClock } from "../../lib/base/clock.ts";
+import * as costs from "../../lib/plugins/costs.ts";
 import { HttpClient } from "../../lib/client/client.ts";
 import { Call, groupsOf, Exchange } from "../../lib/http/exchange.ts";
 import type { Handler } from "../../lib/http/handler.ts";
@@ -75,8 +76,9 @@ function linkOf(kind: AnyPlugin | undefined, config: object): Link | undefined {
   const checked: unknown = kind.schema.check(nodeFrom(config), [], { issues: issues as never, sources });
   if (checked === INVALID) throw new Error(`${kind.name}: ${issues.map(({ message }) => message).join("; ")}`);
   const scope = { level: "route", key: kind.name, path: kind.name, id: null, service: "s", route: "r" } as const;
-  const tools = { clock: systemClock, log: silentLog, counters: memoryCounters(systemClock), gatewayName: "edge-gateway", scope };
-  return { name: kind.name, scope, meter: { requests: 0, ms: 0 }, middleware: kind.create(checked, { ...tools, keep: (_name, _settings, make) => make(), shared: () => null, common: (_name, make) => make(), count: (name) => new SharedCount(ALONE, name), counts: (name) => new HeldCounts(ALONE, name), verdicts: new SharedMemory(1024 * 1024), client: () => new HttpClient({ ...ANYWHERE, clock: systemClock }), verifiedClaims: null, callers: null, groupsOf, secretParameters: new Set(), verifyPassword, isTrial: false, tally: () => {} }) };
+  const local = memoryCounters(systemClock);
+  const tools = { clock: systemClock, log: silentLog, counters: local, gatewayName: "edge-gateway", scope };
+  return { name: kind.name, scope, meter: { requests: 0, ms: 0 }, middleware: kind.create(checked, { ...tools, costs, limiterBy: (make) => make({ clock: systemClock, local, shared: null, state: null, memory: undefined }, kind.name), keep: (_name, _settings, make) => make(), shared: () => null, common: (_name, make) => make(), count: (name) => new SharedCount(ALONE, name), counts: (name) => new HeldCounts(ALONE, name), verdicts: new SharedMemory(1024 * 1024), client: () => new HttpClient({ ...ANYWHERE, clock: systemClock }), verifiedClaims: null, callers: null, groupsOf, secretParameters: new Set(), verifyPassword, isTrial: false, tally: () => {} }) };
 }
 
 /** Each request gets its own Exchange, as in the gateway; every row includes that cost. */

@@ -23,7 +23,7 @@ const withService = (more: object) => ({ services: [{ ...quickstart.services[0],
 
 /** Every module but those that any configuration needs, by a part of its path. */
 const PARTS = {
-  kinds: /^lib\/(?:plugins\/(?!callers$|chain$|kit$|plugin$|foreign_kind$)|json_schema\/)/,
+  kinds: /^lib\/(?:plugins\/(?!callers$|chain$|costs$|kit$|plugin$|foreign_kind$)|json_schema\/)/,
   plugins: /^lib\/(?:gateway\/plugin_instances|plugins\/chain)$/,
   http2: /^lib\/upstream\/(?:sessions|http2_request)$/,
   hashOn: /^lib\/config\/hash_on$/,
@@ -45,7 +45,9 @@ const PARTS = {
   certificates: /^lib\/(?:gateway\/host_certificates|server\/certificates)$/,
   callers: /^lib\/(?:config\/(?:callers|caller_list)|plugins\/callers)$/,
   tests: /^lib\/config\/(?:read_)?tests$/,
-  counters: /^lib\/store\/(?!redis|resp|shared_|held_)/,
+  counters: /^lib\/store\/(?!redis|resp|shared_|held_|costs$|quotas$)/,
+  quotas: /^lib\/(?:store\/quotas|base\/calendar)$/,
+  costs: /^lib\/(?:plugins\/costs|config\/cost|http\/json_number)$/,
   heldCounts: /^lib\/store\/held_counts$/,
   sharedCallers: /^lib\/store\/shared_callers$/,
   client: /^lib\/(?:client\/client|gateway\/plugin_destinations)$/,
@@ -105,6 +107,8 @@ describe("the program loads what is named, and only that,", () => {
   it.each<readonly [string, object, readonly string[], Record<string, string>, readonly (keyof typeof PARTS)[]]>([
     ["with a plugin", withService({ plugins: [{ name: "jwt", config: { alg: "HS256", secret: "a secret of more than thirty-two bytes" } }] }), [], {}, ["kinds", "plugins", "tls", "client", "shared", "warnings"]],
     ["with a limit", withService({ plugins: [{ name: "rate_limit", config: { limit_min: 1 } }] }), [], {}, ["kinds", "plugins", "counters"]],
+    ["with a limit of costs", withService({ plugins: [{ name: "rate_limit", config: { limit_min: 1, cost: { response_header: "X-Cost" } } }] }), [], {}, ["kinds", "plugins", "counters", "costs"]],
+    ["with a quota", withService({ plugins: [{ name: "quota", config: { limit: 1, per: "day" } }] }), [], {}, ["kinds", "plugins", "counters", "quotas", "warnings"]],
     ["with a limit of requests in progress", withService({ plugins: [{ name: "concurrency", config: { max_in_flight: 1 } }] }), [], {}, ["kinds", "plugins", "counters", "heldCounts", "shared", "warnings"]],
     ["with a guard of a route", withService({ routes: [{ path: "/a", plugins: [{ name: "key_auth", config: { key: "a" } }] }, { path: "/" }] }), [], {}, ["kinds", "plugins", "warnings"]],
     ["with a guard of the only route", withService({ routes: [{ path: "/a", plugins: [{ name: "key_auth", config: { key: "a" } }] }] }), [], {}, ["kinds", "plugins"]],

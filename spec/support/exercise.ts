@@ -10,8 +10,12 @@ import { SharedMemory } from "../../lib/base/shared_memory.ts";
 import { ALONE } from "../../lib/base/threads.ts";
 import * as references from "../../lib/config/references.ts";
 import { formatPath, INVALID, type Schema } from "../../lib/config/schema.ts";
+import type { PartSchemas } from "../../lib/config/part_schemas.ts";
+import { fieldsOf } from "../../lib/config/part_fields.ts";
+import { ALL_FIELDS } from "../../lib/parts/all_parts.ts";
 import { nodeFrom } from "../../lib/config/json.ts";
 import type { AnyPlugin, Tools } from "../../lib/plugins/plugin.ts";
+import * as costs from "../../lib/plugins/costs.ts";
 import { HeldCounts } from "../../lib/store/held_counts.ts";
 import { memoryCounters } from "../../lib/store/memory.ts";
 import { manualClock } from "./clock.ts";
@@ -54,9 +58,12 @@ export function madeUpTools(parts: Partial<Omit<Tools, "scope">> & { readonly id
   const clock = rest.clock ?? manualClock();
   const lines: MadeUpTools["lines"] = [];
   const at = (level: string) => (message: string, fields?: LogFields) => void lines.push({ level, message, fields });
+  const counters = memoryCounters(clock);
   return {
     clock,
-    counters: memoryCounters(clock),
+    counters,
+    limiterBy: (make) => make({ clock, local: counters, shared: null, state: null, memory: undefined }, key),
+    costs,
     keep: (_name, _settings, make) => make(),
     shared: () => null,
     common: (_name, make) => make(),
@@ -91,7 +98,7 @@ export function checked<T>(schema: Schema<T>, input: unknown): { readonly value:
 
 /** An instance of a plugin kind, from its JSON configuration. */
 export function instance(plugin: AnyPlugin, config: unknown, tools: Tools = madeUpTools()): Middleware {
-  const { value, issues } = checked(plugin.schema, config);
+  const { value, issues } = checked(plugin.schemaWith?.(fieldsOf<PartSchemas>(ALL_FIELDS)) ?? plugin.schema, config);
   if (issues.length > 0) throw new Error(issues.join("\n"));
   return plugin.create(value, tools);
 }

@@ -1,0 +1,40 @@
+/**
+ * The schema of `cost`: where the cost of a request is found in its reply.
+ */
+import { TOKEN_CHARACTERS } from "../base/http_grammar.ts";
+import type { PartFields } from "./part_fields.ts";
+import { integer, object, optional, string, withDefault } from "./schema.ts";
+
+/** See `MAX_LIMIT` in `rate_limit.ts`. */
+const MAX_COST = 999_999_999_999_999;
+
+export const COST = object(
+  {
+    response_header: optional(
+      string({ references: "none", pattern: new RegExp(`^[${TOKEN_CHARACTERS}]{1,256}$`), hint: "the name of a header", describe: "A header of the reply whose value is the cost." }),
+    ),
+    response_json: optional(
+      string({
+        references: "none",
+        pattern: /^(?=.{1,256}$)[^."\\]+(?:\.[^."\\]+){0,15}$/,
+        hint: 'names of members, separated by dots, such as "usage.total_tokens"',
+        describe: "The member of a JSON reply that is the cost; of an event stream, or of JSON lines, the last one.",
+      }),
+    ),
+    default: withDefault(integer({ min: 0, max: MAX_COST, describe: "The cost of a request whose reply has none, or no valid one." }), 1),
+  },
+  {
+    describe: "Counts costs that replies state instead of requests.",
+    refine({ responseHeader, responseJson }, report) {
+      if ((responseHeader === undefined) === (responseJson === undefined)) report('needs "response_header" or "response_json", and not both');
+    },
+  },
+);
+
+export const fields: PartFields = { schemas: { cost: COST } };
+
+/** A cost, rounded up; null for what is none. */
+export function costOf(text: string): number | null {
+  const value = /^\s*\d+(?:\.\d+)?(?:[eE][+-]?\d+)?\s*$/.test(text) ? Number(text) : NaN;
+  return value >= 0 && value <= MAX_COST ? Math.ceil(value) : null;
+}

@@ -1,0 +1,203 @@
+/**
+ * Reads the cost of a request from its reply while that passes by, and books it when the reply ends. The reply is neither held nor changed.
+ */
+import type { Readable } from "node:stream";
+import { createGunzip, type Gunzip } from "node:zlib";
+import { costOf, type COST } from "../config/cost.ts";
+import type { Infer } from "../config/schema.ts";
+import type { Exchange } from "../http/exchange.ts";
+import type { Handler } from "../http/handler.ts";
+import { headerValue } from "../http/headers.ts";
+import { JsonNumber } from "../http/json_number.ts";
+import { LentBody } from "../http/lent_body.ts";
+import type { Reply } from "../http/reply.ts";
+import { entry } from "../base/event_loop.ts";
+import type { KeptState, Tools } from "./plugin.ts";
+
+export { fields } from "../config/cost.ts";
+export { costedLimiter } from "../store/costs.ts";
+
+type Book = (exchange: Exchange, cost: number) => void;
+
+/** Books the cost of each request that `next` gets, when its reply ends. */
+export function bookingCosts(next: Handler, { responseHeader, responseJson, default: usual }: Infer<typeof COST>, { keep }: Pick<Tools, "keep">, book: Book): Handler {
+  const header = responseHeader?.toLowerCase();
+  const path = responseJson?.split(".") ?? [];
+  const late = keep("late costs", null, () => new LateCosts());
+  const watched = (exchange: Exchange, reply: Reply): Reply => {
+    if (header !== undefined) {
+      const cost = costOf(headerValue(reply.headers, header) ?? "") ?? usual;
+      exchange.call.onEnd(() => book(exchange, cost));
+    } else {
+      const observer = observerOf(reply, path);
+      const done = (found: string | null) => book(exchange, (found === null ? null : costOf(found)) ?? usual);
+      exchange.call.onEnd(() => (observer === null ? done(null) : late.wait(observer, done)));
+    }
+    return reply;
+  };
+  return (exchange) => {
+    const reply = next(exchange);
+    return reply instanceof Promise ? reply.then((later) => watched(exchange, later)) : watched(exchange, reply);
+  };
+}
+
+/** Costs of replies that have ended, and whose compressed bytes are still being read: the gateway waits for them before it ends. */
+class LateCosts implements KeptState {
+  #count = 0;
+  #whenNone = () => {};
+
+  wait(observer: Observer, done: (found: string | null) => void): void {
+    this.#count++;
+    observer.end((found) => {
+      done(found);
+      if (--this.#count === 0) this.#whenNone();
+    });
+  }
+
+  close(): Promise<void> | void {
+    if (this.#count > 0) return new Promise((resolve) => (this.#whenNone = resolve));
+  }
+}
+
+/** Watches the body of a reply. Null: it has none that can state a cost. */
+function observerOf({ headers, body }: Reply, path: readonly string[]): Observer | null {
+  const type = (headerValue(headers, "content-type") ?? "").split(";", 1)[0]!.trim().toLowerCase();
+  const Kind = type === "text/event-stream" ? EventReader : /^application\/(?:x-ndjson|ndjson|jsonl|x-jsonlines)$/.test(type) ? LineReader : JsonReader;
+  if (body === null || (Kind === JsonReader && !/^application\/(?:json|[^/]+\+json)$/.test(type))) return null;
+  const coding = (headerValue(headers, "content-encoding") ?? "identity").trim().toLowerCase();
+  const reader = new Kind(new JsonNumber(path));
+  const observer = coding === "identity" ? new PlainObserver(reader) : coding === "gzip" || coding === "x-gzip" ? new GzipObserver(reader) : null;
+  if (observer === null) return null;
+  const whole = body instanceof LentBody ? body.bytes : Buffer.isBuffer(body) ? body : null;
+  if (whole !== null) observer.write(whole);
+  else watch(body as Readable, observer);
+  return observer;
+}
+
+/** Every chunk of a stream is emitted, whoever reads it and however. A listener of our own would begin to read it. */
+function watch(body: Readable, observer: Observer): void {
+  const emit = body.emit;
+  body.emit = (event: string | symbol, ...values: unknown[]) => {
+    const [chunk] = values;
+    if (event === "data" && (typeof chunk === "string" || chunk instanceof Uint8Array)) observer.write(Buffer.isBuffer(chunk) ? chunk : Buffer.from(chunk));
+    return emit.call(body, event, ...values);
+  };
+}
+
+interface Observer {
+  write(bytes: Buffer): void;
+  /** The reply is over: passes on what was found. */
+  end(done: (found: string | null) => void): void;
+}
+
+class PlainObserver implements Observer {
+  readonly #reader: JsonReader;
+
+  constructor(reader: JsonReader) {
+    this.#reader = reader;
+  }
+
+  write(bytes: Buffer): void {
+    this.#reader.write(bytes);
+  }
+
+  end(done: (found: string | null) => void): void {
+    done(this.#reader.number.found);
+  }
+}
+
+/** Most decompressed bytes of one reply that are looked at: a megabyte in gzip can hold a gigabyte. */
+const MAX_INFLATED = 16 * 1024 * 1024;
+/** Most compressed bytes that wait to be looked at. */
+const MAX_WAITING = 1024 * 1024;
+
+/** Decompresses a copy of what passes by, on Node's threads. */
+class GzipObserver implements Observer {
+  readonly #reader: JsonReader;
+  readonly #gunzip: Gunzip;
+  #inflated = 0;
+  #hasFailed = false;
+
+  constructor(reader: JsonReader) {
+    this.#reader = reader;
+    const gunzip = (this.#gunzip = createGunzip());
+    gunzip.on("data", entry("the cost of a compressed reply", (bytes: Buffer) => {
+      this.#inflated += bytes.length;
+      if (this.#inflated > MAX_INFLATED) gunzip.destroy(new Error("too long"));
+      else reader.write(bytes);
+    }));
+    gunzip.on("error", () => (this.#hasFailed = true));
+  }
+
+  write(bytes: Buffer): void {
+    if (this.#gunzip.destroyed) return;
+    // A copy: the buffer is read into again while another thread decompresses it.
+    this.#gunzip.write(Buffer.from(bytes));
+    if (this.#gunzip.writableLength > MAX_WAITING) this.#gunzip.destroy(new Error("too much at once"));
+  }
+
+  /** A stream that was broken off or is not valid has no cost. */
+  end(done: (found: string | null) => void): void {
+    if (this.#gunzip.closed) return done(null);
+    this.#gunzip.once("close", entry("the end of a compressed reply", () => done(this.#hasFailed ? null : this.#reader.number.found)));
+    this.#gunzip.end();
+  }
+}
+
+/** Reads a body that is one value of JSON. */
+class JsonReader {
+  readonly number: JsonNumber;
+
+  constructor(number: JsonNumber) {
+    this.number = number;
+  }
+
+  write(bytes: Buffer): void {
+    this.number.write(bytes);
+  }
+}
+
+/** Each line is a value. */
+class LineReader extends JsonReader {
+  override write(bytes: Buffer): void {
+    for (let at = 0; at < bytes.length; ) {
+      const newline = bytes.indexOf(NEWLINE, at);
+      const end = newline < 0 ? bytes.length : newline;
+      this.line(bytes, at, end);
+      if (newline >= 0) this.endLine();
+      at = end + 1;
+    }
+  }
+
+  protected line(bytes: Buffer, at: number, end: number): void {
+    this.number.write(bytes, at, end);
+  }
+
+  protected endLine(): void {
+    this.number.reset();
+  }
+}
+
+const NEWLINE = 0x0a;
+const RETURN = 0x0d;
+const DATA = Buffer.from("data:");
+
+/** The lines of an event that begin with "data:" are one value (https://html.spec.whatwg.org/multipage/server-sent-events.html). */
+class EventReader extends LineReader {
+  /** Bytes of "data:" that the line begins with; -1: it begins otherwise. */
+  #same = 0;
+  #isBlank = true;
+
+  protected override line(bytes: Buffer, from: number, end: number): void {
+    let at = from;
+    if (this.#isBlank) this.#isBlank = at === end || (end === at + 1 && bytes[at] === RETURN);
+    for (; at < end && this.#same >= 0 && this.#same < DATA.length; at++) this.#same = bytes[at] === DATA[this.#same] ? this.#same + 1 : -1;
+    if (this.#same === DATA.length) this.number.write(bytes, at, end);
+  }
+
+  protected override endLine(): void {
+    if (this.#isBlank) this.number.reset();
+    this.#same = 0;
+    this.#isBlank = true;
+  }
+}

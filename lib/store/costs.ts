@@ -1,0 +1,87 @@
+/**
+ * Limiters for requests whose cost is known when their replies end: they admit while anything is left, and the cost is booked later. What a
+ * limiter is overdrawn by is carried.
+ */
+import type { Clock } from "../base/clock.ts";
+import { LAST, LIFE, NEXT, OVERFLOW, SHARED, USED, WINDOWS } from "./cells.ts";
+import type { Callers } from "./callers.ts";
+import type { CostedLimiter, Decision, GiveMemory, LimiterOptions, LocalCosted, SharedCosts } from "./counters.ts";
+import { MemoryLimiter, type MemoryCounters } from "./memory.ts";
+
+/** What limiters of further kinds are made with, see `Tools.limiterBy`. */
+export interface LimiterTools {
+  readonly clock: Clock;
+  /** Counts in the memory of this program. */
+  readonly local: MemoryCounters;
+  /** Null: counts are not shared with other gateways. */
+  readonly shared: SharedCosts | null;
+  /** Null: counts are not kept in files. */
+  readonly state: KeptTables | null;
+  readonly memory: GiveMemory | undefined;
+}
+
+/** The tables of callers that are kept in files. */
+export interface KeptTables {
+  /** Keeps the table of this key, whose callers have one window with this name. It has been made, and nobody uses it yet. */
+  keep(key: string, window: string): void;
+}
+
+/** A limiter of sliding windows. */
+export function costedLimiter({ clock, local, shared, memory }: LimiterTools, key: string, options: LimiterOptions): CostedLimiter {
+  // Makes the table of the callers.
+  local.limiter(key, options, memory);
+  const limiter = new CostedMemoryLimiter(clock, local.all.get(key)!, options);
+  return options.counters === "memory" || shared === null ? limiter : shared.costed(key, options.windows, limiter);
+}
+
+export class CostedMemoryLimiter extends MemoryLimiter implements LocalCosted {
+  override decide(name: string): Decision {
+    const callers = this.table.enter(name);
+    try {
+      this.look(callers, callers.find(), this.clock.now());
+    } finally {
+      callers.leave();
+    }
+    return this.decision;
+  }
+
+  book(name: string, cost: number): void {
+    const callers = this.table.enter(name);
+    try {
+      const now = this.clock.now();
+      callers.makeRoom(now, this.plan);
+      let caller = callers.find();
+      this.look(callers, caller, now);
+      if (caller === OVERFLOW && (this.table.size < this.plan.maxCallers || this.evict(callers, now))) caller = callers.add(this.plan);
+      this.record(callers, caller, now, cost);
+      if (caller !== OVERFLOW) callers.touch(caller);
+      else callers.numbers[SHARED]!++;
+    } finally {
+      callers.leave();
+    }
+  }
+
+  /** The newest admissions up to the limit decide what is to come: the older ones are dropped, and an overdraft is carried all the same. */
+  protected override record(callers: Callers, caller: number, now: number, cost = 1): void {
+    const { windows, batches, life } = this.plan;
+    callers.words[caller + LIFE] = life;
+    callers.numbers[caller / 2 + LAST] = now;
+    let isOver = false;
+    let window = callers.words[caller + WINDOWS]!;
+    for (let w = 0; w < windows.length; w++) {
+      const { limit } = windows[w]!;
+      const batch = batches[w]!;
+      const used = () => callers.numbers[window / 2 + USED]!;
+      for (let left = Math.min(cost, limit); left > 0; ) {
+        const part = Math.min(left, batch - (used() % batch));
+        callers.count(window, now, part);
+        left -= part;
+        // Drops one mark.
+        if (used() - batch >= limit) callers.expire(window, now, Infinity);
+      }
+      isOver ||= used() > limit;
+      window = callers.words[window + NEXT]!;
+    }
+    if (isOver) callers.convert(caller, this.plan);
+  }
+}
