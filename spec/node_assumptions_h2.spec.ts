@@ -323,6 +323,27 @@ describe("Node for lib/http/h2_streams.ts and lib/http/body.ts", () => {
     expect(seen).not.toContain("end");
   });
 
+  it("a stream's own `emit` gets `aborted`, `error` and `close`, in this order, although there is no listener", async () => {
+    const seen: string[] = [];
+    let stream!: ServerHttp2Stream;
+    const port = await h2Port((session) => {
+      session.on("stream", (made) => {
+        stream = made;
+        const { emit } = stream;
+        stream.emit = (...event: Parameters<typeof emit>) => {
+          seen.push(event[0] as string);
+          return seen.at(-1) === "error" || emit.apply(stream, event);
+        };
+      });
+    });
+    const peer = await raw(port);
+    peer.headers(1, POST, 0);
+    await eventually(() => stream !== undefined, "a stream");
+    peer.send(frame(RST_STREAM, 0, 1, number32(CODES.INTERNAL_ERROR)));
+    await eventually(() => seen.includes("close"), "the end of the stream");
+    expect(seen.filter((name) => ["aborted", "error", "close"].includes(name))).toEqual(["aborted", "error", "close"]);
+  });
+
   it("the end of a response whose connection closes, if Node emits one, arrives when the stream is closed", async () => {
     let far!: Socket;
     const port = await rawServer((socket, { type, stream }) => {

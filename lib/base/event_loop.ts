@@ -42,13 +42,14 @@ export function guarded<E extends EventEmitter>(emitter: E): E {
     try {
       return emit.apply(this, event);
     } catch (error) {
-      return failed([emitter, ...(event as readonly unknown[])], error);
+      return listenerFailed([emitter, ...(event as readonly unknown[])], error);
     }
   };
   return emitter;
 }
 
-function failed([emitter, event, ...about]: readonly unknown[], error: unknown): true {
+/** For an own `emit`: the emitter, the name of the event and its arguments, and what was thrown. */
+export function listenerFailed([emitter, event, ...about]: readonly unknown[], error: unknown): true {
   reportEntryFault(error, `the event ${String(event)} of a ${emitter!.constructor.name}`);
   const involved = [emitter, ...about] as readonly ({ destroy?: unknown } | null | undefined)[];
   (involved.find((each) => typeof each?.destroy === "function") as { destroy(): void } | undefined)?.destroy();

@@ -1,9 +1,10 @@
 /**
  * Streams of Node's HTTP/2 as the gateway needs them: a truncated body is never presented as a whole one, in both directions.
  */
-import http2, { type ClientHttp2Stream, type Http2Session, type Http2Stream } from "node:http2";
+import http2, { type ClientHttp2Stream, type Http2Session, type Http2Stream, type ServerHttp2Stream } from "node:http2";
 import type { Socket } from "node:net";
-import { entry } from "../base/event_loop.ts";
+import { EventEmitter } from "node:events";
+import { entry, listenerFailed } from "../base/event_loop.ts";
 import { ignore } from "../base/errors.ts";
 
 /**
@@ -43,6 +44,39 @@ const CLOSED_WHEN_READ: PropertyDescriptor & ThisType<ClientHttp2Stream> = {
     return (this.readableEnded || this.destroyed) && isClosed(this);
   },
 };
+
+/** Is told of the streams that it owns. */
+export interface StreamOwner {
+  /** The client has reset the stream, or its connection has ended, before all of the reply was written. */
+  aborted(stream: ServerHttp2Stream): void;
+  closed(stream: ServerHttp2Stream): void;
+}
+
+const OWNER = Symbol("owner");
+type OwnedStream = ServerHttp2Stream & { [OWNER]: StreamOwner };
+
+/**
+ * Tells `owner` of the end of a stream, ignores its errors, and destroys it when a listener of it throws. Listeners and `guarded` would do the
+ * same, and cost more: node emits an event for each listener that is added.
+ */
+export function ownStream(stream: ServerHttp2Stream, owner: StreamOwner): void {
+  (stream as OwnedStream)[OWNER] = owner;
+  stream.emit = emitOwned;
+}
+
+function emitOwned(this: OwnedStream, ...event: Parameters<ServerHttp2Stream["emit"]>): boolean {
+  try {
+    const name = event[0] as string;
+    if (name === "aborted") this[OWNER].aborted(this);
+    else if (name === "close") this[OWNER].closed(this);
+    else if (name === "error" && this.listenerCount("error") === 0) return true;
+    return emit.apply(this, event);
+  } catch (error) {
+    return listenerFailed([this, ...(event as readonly unknown[])], error);
+  }
+}
+
+const { emit } = EventEmitter.prototype;
 
 /**
  * Whether nghttp2 holds output back although the socket is empty: such output is never sent, because a violation of the protocol has ended

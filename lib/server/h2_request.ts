@@ -3,44 +3,87 @@
  */
 import http2, { type ServerHttp2Stream } from "node:http2";
 import type { Socket } from "node:net";
+// Node's own function: see `base/event_loop.ts`.
+import { setImmediate } from "node:timers";
+import { entry } from "../base/event_loop.ts";
 import { cancelWhenDestroyed, resetStream } from "../http/h2_streams.ts";
 import { headerValue } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { receiveStream } from "./h2_receive.ts";
-import { respondStream } from "./h2_respond.ts";
+import { respondStream, watchReply } from "./h2_respond.ts";
 import { NOTHING, type Http1Options, type Responder } from "./http1.ts";
+import type { StreamUser } from "./h2_sessions.ts";
 import { isLive, UploadPace, type Limits } from "./limits.ts";
 import type { Inbound } from "./inbound.ts";
 
 const { NGHTTP2_CANCEL, NGHTTP2_INTERNAL_ERROR, NGHTTP2_NO_ERROR } = http2.constants;
 
-export class H2Request implements Responder {
+export interface H2RequestOptions extends Http1Options {
+  readonly newReplies: NewReplies;
+}
+
+/**
+ * Small replies that have just been written whole. Node gives them to the system at the end of the round, and learns at the end of the next one
+ * that they were taken: only what is left of them then is watched.
+ */
+export class NewReplies {
+  #written: H2Request[] = [];
+  #leaving: H2Request[] = [];
+
+  add(request: H2Request): void {
+    if (this.#written.push(request) === 1 && this.#leaving.length === 0) setImmediate(this.#endRound);
+  }
+
+  readonly #endRound = entry("the end of a round", () => {
+    const left = this.#leaving;
+    this.#leaving = this.#written;
+    this.#written = [];
+    if (this.#leaving.length > 0) setImmediate(this.#endRound);
+    for (const request of left) request.settle();
+  });
+}
+
+export class H2Request implements Responder, StreamUser {
   readonly #stream: ServerHttp2Stream;
   readonly #inbound: Inbound;
-  readonly #server: Http1Options;
+  readonly #server: H2RequestOptions;
   readonly #onReset: () => void;
   #state: "open" | "tunnel" | "given up" = "open";
 
   /** `block` is node's flat header list; `onReset` is called when the client resets the request before it was answered. */
-  constructor(server: Http1Options, stream: ServerHttp2Stream, block: readonly string[], endOfStream: boolean, onReset: () => void) {
+  constructor(server: H2RequestOptions, stream: ServerHttp2Stream, block: readonly string[], endOfStream: boolean, socket: Socket, onReset: () => void) {
     const rules = server.receiving();
     this.#stream = stream;
-    this.#inbound = receiveStream(stream, block, endOfStream, server.connectionOf(stream.session!.socket as Socket), rules);
+    this.#inbound = receiveStream(stream, block, endOfStream, server.connectionOf(socket), rules);
     this.#server = server;
     this.#onReset = onReset;
-    // Before the `end` that node emits for the body of a stream that is reset: half a request must not be treated as complete.
-    stream.once("aborted", () => this.#inbound.call.abort());
-    stream.once("close", this.#onClose);
     if (this.#inbound.body !== null) this.#watchUpload(rules.limits);
-    server.answer(this.#inbound, this);
+  }
+
+  /** As `StreamUser`. */
+  begin(): void {
+    this.#server.answer(this.#inbound, this);
+  }
+
+  /** As `StreamUser`. Before the `end` that node emits for the body of a stream that is reset: half a request must not be treated as complete. */
+  aborted(): void {
+    this.#inbound.call.abort();
+  }
+
+  /** Watches over the rest of a reply that the system or the client did not take at once. */
+  settle(): void {
+    if (this.#stream.writableLength === 0 || this.#stream.destroyed || this.#state === "given up") return;
+    watchReply(this.#stream, this.#inbound.call, this.#server.delivery, this.#giveUp).ended();
   }
 
   /** As `Responder`. */
   send(reply: Reply): void {
     const { call } = this.#inbound;
     const { delivery } = this.#server;
-    if (!respondStream(this.#stream, this.#inbound, reply, delivery, this.#giveUp)) return;
-    this.#state = "tunnel";
+    const sent = respondStream(this.#stream, this.#inbound, reply, delivery, this.#giveUp);
+    if (sent === "unwatched") this.#server.newReplies.add(this);
+    if (sent !== "tunnel") return;
+    this.#state = sent;
     call.close();
     cancelWhenDestroyed(this.#stream);
     this.#server.join(this.#stream, NOTHING, reply.tunnel!, call.notes, delivery);
@@ -56,7 +99,8 @@ export class H2Request implements Responder {
     resetStream(this.#stream, code);
   };
 
-  readonly #onClose = (): void => {
+  /** As `StreamUser`. */
+  closed(): void {
     const { call } = this.#inbound;
     if (this.#state === "tunnel" || this.#isAnswered()) {
       call.close();
@@ -65,7 +109,7 @@ export class H2Request implements Responder {
       if (this.#state === "open") this.#onReset();
     }
     this.#server.ended(this.#inbound);
-  };
+  }
 
   /**
    * Whether the whole reply was sent. Node ends the writing side of a stream by itself where the client resets it (`aborted` shows that),

@@ -20,14 +20,17 @@ const { NGHTTP2_CANCEL, NGHTTP2_INTERNAL_ERROR, NGHTTP2_NO_ERROR } = http2.const
 /** Resets a stream with an error code of HTTP/2. */
 type GiveUp = (code: number) => void;
 
-/** Sends `reply` on the stream. Returns true if that opened a tunnel, which owns the stream from then on. */
-export function respondStream(stream: ServerHttp2Stream, inbound: Inbound, given: Reply, options: DeliveryOptions, giveUp: GiveUp): boolean {
+/** "tunnel": it owns the stream from then on; "unwatched": the reply was written whole, and has no delivery, see `watchReply`. */
+export type Sent = "tunnel" | "unwatched" | "watched";
+
+/** Sends `reply` on the stream. */
+export function respondStream(stream: ServerHttp2Stream, inbound: Inbound, given: Reply, options: DeliveryOptions, giveUp: GiveUp): Sent {
   const { call } = inbound;
   if (call.aborted || stream.destroyed || stream.closed || stream.headersSent) {
     discard(given);
     // An earlier reply failed after its head: that cannot be taken back.
     if (!call.aborted && !stream.destroyed && !stream.closed) giveUp(NGHTTP2_INTERNAL_ERROR);
-    return false;
+    return "watched";
   }
   const reply = grpcReply(call, inbound.headers, sendableReply(call, given));
   // Node's HTTP/2 sends no such status, and RFC 9110 §15 calls it invalid.
@@ -43,13 +46,20 @@ export function respondStream(stream: ServerHttp2Stream, inbound: Inbound, given
   call.notes.status = reply.status;
   const waitForTrailers = body !== null && !Buffer.isBuffer(body) && reply.trailers !== undefined;
   stream.respond(fields, { endStream: body === null && reply.tunnel === undefined, waitForTrailers });
-  if (reply.tunnel !== undefined) return true;
+  if (reply.tunnel !== undefined) return "tunnel";
   call.notes.sent = 0;
   // Signals a client that is still sending that the rest is not read (RFC 9113 §8.1).
   if (inbound.body !== null || inbound.upgrade !== null) stream.once("finish", () => setImmediate(stopUpload, stream, inbound.body));
-  if (body === null) discard(reply);
-  else sendBody(stream, body, call, reply, options, giveUp);
-  return false;
+  if (body !== null) return sendBody(stream, body, call, reply, options, giveUp);
+  discard(reply);
+  return "watched";
+}
+
+/** Holds what a client has yet to read of a reply to its deadlines. */
+export function watchReply(stream: ServerHttp2Stream, call: Call, options: DeliveryOptions, giveUp: GiveUp): Delivery {
+  // No END_STREAM if the body ended early: the client must not mistake the part for the whole. Node's own timeout of a stream is restarted by
+  // anything that the connection sends, answers to PINGs included.
+  return new Delivery(call, stream, options, (why) => giveUp(why === "broken" ? NGHTTP2_INTERNAL_ERROR : NGHTTP2_CANCEL));
 }
 
 /** Sends informational responses ahead of the reply, at most 16: an upstream could send such hints without end. */
@@ -64,27 +74,23 @@ export function informStream(stream: ServerHttp2Stream): (status: number, header
 
 const MAX_INFORMATIONAL = 16;
 
-function sendBody(stream: ServerHttp2Stream, body: Buffer | Readable, call: Call, reply: Reply, options: DeliveryOptions, giveUp: GiveUp): void {
-  // No END_STREAM if the body ended early: the client must not mistake the part for the whole.
-  const cut = (why: "broken" | "overdue") => giveUp(why === "broken" ? NGHTTP2_INTERNAL_ERROR : NGHTTP2_CANCEL);
-  // Node's own timeout of a stream is restarted by anything that the connection sends, answers to PINGs included.
-  const delivery = () => new Delivery(call, stream, options, cut);
+function sendBody(stream: ServerHttp2Stream, body: Buffer | Readable, call: Call, reply: Reply, options: DeliveryOptions, giveUp: GiveUp): Sent {
   if (Buffer.isBuffer(body) && body.length <= PIECE_BYTES) {
     call.notes.sent = body.length;
     stream.end(body);
-    if (stream.writableLength > 0) delivery().ended();
-    return;
+    return "unwatched";
   }
   if (reply.trailers !== undefined) {
     // Trailers that HTTP/2 cannot carry are left out; the body is complete without them.
     stream.once("wantTrailers", () => stream.sendTrailers(fieldsOf(replyTrailers(call, reply), null) ?? {}));
   }
   const source = Buffer.isBuffer(body) ? Readable.from(piecesOf(body), { objectMode: false }) : body;
-  const sink = delivery();
+  const sink = watchReply(stream, call, options, giveUp);
   sink.stream(source, statedLength(reply.headers), () => {
     stream.end();
     sink.ended();
   });
+  return "watched";
 }
 
 /** Most bytes in one write: node reports progress only when all of them have been sent. */

@@ -6,7 +6,7 @@ import type { Socket } from "node:net";
 import { entry, guarded } from "../base/event_loop.ts";
 import { ignore } from "../base/errors.ts";
 import { PacedSink, takenBySystem } from "../http/delivery.ts";
-import { holdsOutputBack, isClosed } from "../http/h2_streams.ts";
+import { holdsOutputBack, isClosed, ownStream, type StreamOwner } from "../http/h2_streams.ts";
 import * as h2 from "./h2_limits.ts";
 import type { Http1Options } from "./http1.ts";
 import type { Limits } from "./limits.ts";
@@ -17,8 +17,18 @@ const { NGHTTP2_ENHANCE_YOUR_CALM, NGHTTP2_FLAG_END_STREAM, NGHTTP2_NO_ERROR } =
 export interface H2SessionsOptions extends Pick<Http1Options, "clock" | "log" | "deadlines" | "receiving" | "drain"> {
   /** Milliseconds that a connection without streams is kept; before its first one it is `limits.headersTimeoutMs`, if that is less. */
   readonly keepAliveMs: number;
-  /** Gets each request: `block` is its header list, pseudo-headers first. Calls `onReset` when the client resets it before it was answered. */
-  readonly onStream: (stream: ServerHttp2Stream, block: readonly string[], endOfStream: boolean, onReset: () => void) => void;
+  /**
+   * Gets each request: `block` is its header list, pseudo-headers first, `socket` its connection. Calls `onReset` when the client resets it before
+   * it was answered.
+   */
+  readonly onStream: (stream: ServerHttp2Stream, block: readonly string[], endOfStream: boolean, socket: Socket, onReset: () => void) => StreamUser | undefined;
+}
+
+/** Answers a request. */
+export interface StreamUser {
+  begin(): void;
+  aborted(): void;
+  closed(): void;
 }
 
 export class H2Sessions {
@@ -67,7 +77,7 @@ function optionsFor(limits: Limits): ServerOptions {
   };
 }
 
-class Session {
+class Session implements StreamOwner {
   readonly #session: ServerHttp2Session;
   readonly #socket: Socket;
   readonly #options: H2SessionsOptions;
@@ -78,7 +88,7 @@ class Session {
   readonly #pings: h2.Allowance;
   /** Milliseconds without streams after which it is drained. */
   #keepMs: number;
-  readonly #streams = new Set<ServerHttp2Stream>();
+  readonly #streams = new Map<ServerHttp2Stream, StreamUser | undefined>();
   /** Since when there has been no stream. */
   #idleSince: number;
   /** When it was first seen draining without streams. */
@@ -163,19 +173,25 @@ class Session {
   }
 
   readonly #onStream = (stream: ServerHttp2Stream, _headers: IncomingHttpHeaders, flags: number, block: readonly string[]): void => {
-    guarded(stream).on("error", ignore);
+    ownStream(stream, this);
     this.#reported++;
     this.#lastReported = stream.id!;
     // Reset at once: it is not served at all.
     if (stream.destroyed || stream.closed) return this.#onReset();
     this.#keepMs = this.#options.keepAliveMs;
-    this.#streams.add(stream);
-    stream.once("close", () => this.#onStreamClose(stream));
-    this.#options.onStream(stream, block, (flags & NGHTTP2_FLAG_END_STREAM) !== 0, this.#onReset);
+    const user = this.#options.onStream(stream, block, (flags & NGHTTP2_FLAG_END_STREAM) !== 0, this.#socket, this.#onReset);
+    this.#streams.set(stream, user);
+    user?.begin();
   };
 
-  #onStreamClose(stream: ServerHttp2Stream): void {
+  aborted(stream: ServerHttp2Stream): void {
+    this.#streams.get(stream)?.aborted();
+  }
+
+  closed(stream: ServerHttp2Stream): void {
+    const user = this.#streams.get(stream);
     if (this.#streams.delete(stream) && this.#streams.size === 0) this.#idleSince = this.#options.clock.now();
+    user?.closed();
   }
 
   /**
@@ -184,7 +200,7 @@ class Session {
    */
   #endLost(): void {
     if (takenBySystem(this.#socket)?.isFull === true) return;
-    for (const stream of this.#streams) if (isClosed(stream) && stream.writableLength > 0) stream.destroy();
+    for (const stream of this.#streams.keys()) if (isClosed(stream) && stream.writableLength > 0) stream.destroy();
   }
 
   readonly #onReset = (): void => this.#spend(this.#resets, "RST_STREAM");
