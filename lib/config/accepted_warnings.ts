@@ -16,6 +16,7 @@ export const ACCEPTABLE_WARNINGS = [
   "placeholder_secret",
   "limit_by_any_header",
   "redirect_loop",
+  "caller_unused",
 ] as const;
 
 export type AcceptableWarning = (typeof ACCEPTABLE_WARNINGS)[number];

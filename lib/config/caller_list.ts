@@ -17,6 +17,8 @@ export interface Caller {
   readonly enabled: boolean;
   /** Its place in the list. */
   readonly index: number;
+  /** How many it has. */
+  keys: number;
 }
 
 /** A key that two callers would share, or one caller would have twice. */
@@ -51,13 +53,14 @@ export class CallerList {
   }
 
   add({ id, groups, enabled }: CallerEntry): Caller {
-    const caller = { id, groups: groups.length === 0 ? NO_GROUPS : Object.freeze(groups), enabled, index: this.callers.length };
+    const caller: Caller = { id, groups: groups.length === 0 ? NO_GROUPS : Object.freeze(groups), enabled, index: this.callers.length, keys: 0 };
     this.callers.push(caller);
     this.#byId.set(id, caller);
     return caller;
   }
 
   addKey(owner: Caller, digest: Buffer): void {
+    owner.keys++;
     const number = this.#owners.push(owner) - 1;
     const end = (number + 1) * DIGEST_BYTES;
     if (end > this.#digests.length) this.#digests = Buffer.concat([this.#digests], this.#digests.length * 2);

@@ -114,6 +114,8 @@ const CERTIFICATE: s.Schema<TestCertificate | null, { readonly subject: string; 
   { describe: "The client's certificate, as if it had been verified." },
 );
 
+const CALLER = s.string({ min: 1, max: 200, describe: "The id of a caller, as if its key or other credentials were right." });
+
 const REQUEST = s.object(
   {
     method: s.withDefault(METHOD, "GET"),
@@ -121,7 +123,7 @@ const REQUEST = s.object(
     headers: s.withDefault(byHeader(HEADER_VALUES, "Headers; a list for several lines."), {}),
     body: body("A text, or JSON where it is not a string."),
     client_ip: s.withDefault(CLIENT_IP, "127.0.0.1"),
-    as: s.withDefault(s.object({ jwt: s.optional(CLAIMS) }, { describe: "Credentials that the plugins accept without a check." }), {}),
+    as: s.withDefault(s.object({ jwt: s.optional(CLAIMS), caller: s.optional(CALLER) }, { describe: "Credentials that the plugins accept without a check." }), {}),
     certificate: s.derived(CERTIFICATE, () => null),
     times: integer(1, 10_000, 1, "How often the request is sent; the last one is compared."),
     every_ms: milliseconds(0, 0, "Time between two of them"),

@@ -85,7 +85,7 @@ export function createLink({ name, id, config }: PluginInstance, nth: number, pl
     // A plugin in JavaScript may count statuses: a number would fail each report of the metrics.
     tally: (result) => meter?.tally(String(result)),
   };
-  const created = kind.create(config, tools);
+  const created = standIns?.identified?.(kind, config, scope.id) ?? kind.create(config, tools);
   if (typeof created !== "function") throw new TypeError('"create" gave no function');
   // Ours send nothing else, and the check of every header of a reply costs half a microsecond.
   const middleware = runtime.parts.kinds.includes(kind) ? created : runtime.parts.part("foreignKinds").sendingValid(created);

@@ -5,7 +5,7 @@ import { textsOf, valuesAt, type JsonNode } from "../config/json.ts";
 import { UNFILLED } from "../config/schema_core.ts";
 
 /** What warnings are about, besides plugins, routes that no request reaches and secrets that look like templates. */
-const CAUSES = ["global.counters", "global.accept_warnings", "services[].routes[].match", "services[].routes[].upstream_path"];
+const CAUSES = ["callers", "caller_files", "global.counters", "global.accept_warnings", "services[].routes[].match", "services[].routes[].upstream_path"];
 
 /** Kinds of which no setting causes a warning. */
 const HARMLESS: ReadonlySet<string> = new Set(["bot_protection", "compress", "cors", "request_headers", "request_size_limit", "request_validation", "response_headers"]);

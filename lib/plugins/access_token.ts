@@ -8,7 +8,7 @@ import type { Exchange } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 import { quotedString, type HeaderList } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
-import { claimReader, claimText, utf8 } from "./claims.ts";
+import { claimReader, claimText, groupsIn, utf8 } from "./claims.ts";
 import { headerName, headerReplacer } from "./endpoint.ts";
 
 const scalar = anyOf([string(), number(), boolean()]);
@@ -22,6 +22,7 @@ export const CLAIM_FIELDS = {
   claims_to_headers: optional(
     record(headerName("The header for the claim."), { describe: "Claims that are sent to the upstream, each with its header." }),
   ),
+  groups_claim: optional(string({ min: 1, max: 200, references: "none", describe: "The claim that names the caller's groups: a list of texts, or one text." })),
 };
 
 type ClaimSettings = ObjectOut<typeof CLAIM_FIELDS>;
@@ -52,6 +53,13 @@ export function claimsCheck({ claims: required, claimsToHeaders }: ClaimSettings
   };
 }
 
+/** Returns a function that gives the groups of a token; undefined where the configuration names no claim that has them. */
+export function groupsReader({ groupsClaim }: ClaimSettings): (claims: JwtClaims) => readonly string[] | undefined {
+  if (groupsClaim === undefined) return () => undefined;
+  const read = claimReader(groupsClaim);
+  return (claims) => groupsIn(read(claims));
+}
+
 export function listOf<T>(value: T | readonly T[] | undefined): readonly T[] | null {
   return value === undefined ? null : Array.isArray(value) ? (value as readonly T[]) : [value as T];
 }
@@ -76,6 +84,8 @@ const CONTROL = /[\x00-\x1f\x7f]/;
 export interface Admitted {
   readonly claims: JwtClaims | null;
   readonly identity: string | null;
+  /** Undefined: those of an earlier token stay. */
+  readonly groups?: readonly string[] | undefined;
   /** For the upstream. */
   readonly headers: HeaderList;
 }
@@ -83,9 +93,9 @@ export interface Admitted {
 /** Returns a function that passes a request on as one of the caller whose token it has. */
 export function admission({ claimsToHeaders }: ClaimSettings): (next: Handler, exchange: Exchange, admitted: Admitted) => Reply | Promise<Reply> {
   const withClaims = headerReplacer(Object.values(claimsToHeaders ?? {}));
-  return (next, exchange, { identity, claims, headers }) => {
+  return (next, exchange, { identity, claims, groups = exchange.groups, headers }) => {
     if (identity === null) exchange.call.personal = true;
-    return next(exchange.with({ identity: identity ?? exchange.identity, claims, ...withClaims(exchange, headers) }));
+    return next(exchange.with({ identity: identity ?? exchange.identity, claims, groups, ...withClaims(exchange, headers) }));
   };
 }
 

@@ -26,6 +26,11 @@ export function claimText(claim: unknown): string {
   return typeof claim === "object" ? JSON.stringify(claim) : String(claim);
 }
 
+/** The groups that a claim names: the texts of a list, or one text. Anything else names none. */
+export function groupsIn(claim: unknown): readonly string[] {
+  return Object.freeze([...new Set([claim].flat().filter((group) => typeof group === "string" && group !== ""))]) as readonly string[];
+}
+
 /** The text in UTF-8, as header lists have it: one character a byte. */
 export function utf8(text: string): string {
   return BEYOND_ASCII.test(text) ? Buffer.from(text).toString("latin1") : text;

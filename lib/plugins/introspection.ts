@@ -11,7 +11,7 @@ import { array, integer, object, oneOf, optional, string, withDefault, type Infe
 import type { Client, ClientFailure } from "../client/client.ts";
 import type { Call, Exchange } from "../http/exchange.ts";
 import { problem, type Reply } from "../http/reply.ts";
-import { admission, BYTES_PER_CHARACTER, checkClaimHeaders, CLAIM_FIELDS, claimsCheck, freezeClaims, holdsAll, MAX_TOKEN, TOKEN_REFUSALS, tokenRefusals } from "./access_token.ts";
+import { admission, BYTES_PER_CHARACTER, checkClaimHeaders, CLAIM_FIELDS, claimsCheck, groupsReader, freezeClaims, holdsAll, MAX_TOKEN, TOKEN_REFUSALS, tokenRefusals } from "./access_token.ts";
 import type { Admitted } from "./access_token.ts";
 import { checkClient, CLIENT_FIELDS, clientCredentials } from "./client_credentials.ts";
 import { checkTls, clientTls, httpUrl } from "./endpoint.ts";
@@ -235,6 +235,7 @@ function claimsOf(status: number, body: Buffer): JwtClaims {
 function examiner(config: Config, clock: Tools["clock"]): (claims: JwtClaims) => Finding {
   const { scopes, leewayS } = config;
   const headersFor = claimsCheck(config);
+  const groupsOf = groupsReader(config);
   return (claims) => {
     const { active, exp, nbf } = claims;
     const now = clock.wall();
@@ -245,6 +246,6 @@ function examiner(config: Config, clock: Tools["clock"]): (claims: JwtClaims) =>
     const headers = headersFor(claims);
     if (typeof headers === "string") return headers;
     const identity = [claims.sub, claims.username, claims.client_id].find((name) => typeof name === "string" && name !== "") as string | undefined;
-    return { claims, identity: identity ?? null, headers };
+    return { claims, identity: identity ?? null, groups: groupsOf(claims), headers };
   };
 }

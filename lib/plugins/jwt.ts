@@ -12,7 +12,7 @@ import { INVALID, report, type Infer, type Schema } from "../config/schema.ts";
 import { CLIENT_TLS } from "../config/tls_fields.ts";
 import type { Call, Exchange } from "../http/exchange.ts";
 import type { Reply } from "../http/reply.ts";
-import { admission, BYTES_PER_CHARACTER, checkClaimHeaders, CLAIM_FIELDS, claimsCheck, freezeClaims, listOf, MAX_TOKEN, TOKEN_REFUSALS, tokenRefusals } from "./access_token.ts";
+import { admission, BYTES_PER_CHARACTER, checkClaimHeaders, CLAIM_FIELDS, claimsCheck, freezeClaims, groupsReader, listOf, MAX_TOKEN, TOKEN_REFUSALS, tokenRefusals } from "./access_token.ts";
 import type { Admitted } from "./access_token.ts";
 import { claimReader } from "./claims.ts";
 import { JwksSource } from "./jwks_source.ts";
@@ -236,6 +236,7 @@ function examiner(config: Config): (claims: JwtClaims, now: number, keys: KeySet
   const issuers = listOf(config.iss);
   const audiences = listOf(config.aud);
   const headersFor = claimsCheck(config);
+  const groupsOf = groupsReader(config);
   const required = [...(config.exp === "required" ? ["exp"] : []), ...config.require].map(claimReader);
   return (claims, now, keys) => {
     const { exp, nbf, iat } = claims;
@@ -249,7 +250,7 @@ function examiner(config: Config): (claims: JwtClaims, now: number, keys: KeySet
     const headers = headersFor(claims);
     if (typeof headers === "string") return headers;
     const identity = typeof claims.sub === "string" && claims.sub !== "" ? claims.sub : null;
-    return { claims, identity, headers, expiresAt, keys };
+    return { claims, identity, groups: groupsOf(claims), headers, expiresAt, keys };
   };
 }
 

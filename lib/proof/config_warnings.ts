@@ -10,6 +10,7 @@ import { proveRoutes } from "../route/overlaps.ts";
 import type { DisplayedConfig } from "../gateway/displayed_config.ts";
 import { entryOf, type Loaded } from "../gateway/snapshot.ts";
 import type { ConfigWarning } from "../gateway/status.ts";
+import { ofCallers } from "./known_callers.ts";
 import { ofPlugins, redirectLoops } from "./plugin_warnings.ts";
 import { ofRoutes } from "./route_warnings.ts";
 import { destinations, written } from "./written.ts";
@@ -33,7 +34,7 @@ function* warningSteps(loaded: Loaded): Generator<undefined, readonly ConfigWarn
   const entries = routes.map((each) => entryOf(each.service, each.route, each, loaded));
   const proof = yield* proveRoutes(entries, { guardsOf: ({ guards }) => guards, destinationOf: destinations() });
   const isLate = ({ code }: ConfigWarning) => Number(code !== "faults_injected");
-  const warnings = [...ofCounters(loaded), ...ofUnfilled(loaded), ...ofPlugins(plugins, proof.samples, redirectLoops(entries)), ...ofRoutes(proof)].sort((a, b) => isLate(a) - isLate(b) || compare(a.at, b.at));
+  const warnings = [...ofCounters(loaded), ...ofUnfilled(loaded), ...ofCallers(loaded, plugins), ...ofPlugins(plugins, proof.samples, redirectLoops(entries)), ...ofRoutes(proof)].sort((a, b) => isLate(a) - isLate(b) || compare(a.at, b.at));
   // An example contains the values of conditions, which may be secret.
   const hasValues = routes.some(({ route }) => route.match !== undefined);
   const shown = hasValues ? warnings.map((each) => (each.example === null ? each : { ...each, example: concealerOf(loaded)(each.example) })) : warnings;

@@ -177,7 +177,8 @@ class Trial {
       redirect,
       upstream: upstreamOf(test.upstream, (request) => (this.#forwarded = request), viaNameOf(loaded.config.global.name)),
       ask: serversOf(test.answers),
-      verifiedClaims: test.request.as.jwt ?? null,
+      verifiedClaims: claimsOf(test.request.as),
+      caller: test.request.as.caller,
       verifyPassword: (given, stored) => {
         time.waits++;
         return verify(given, stored).finally(() => time.waits--);
@@ -260,6 +261,11 @@ class Trial {
       inbound.body?.destroy();
     }
   }
+}
+
+/** Of the token that the test's client has; null: it has none. A caller's is without other claims. */
+function claimsOf({ jwt, caller }: ConfigTest["request"]["as"]): Readonly<Record<string, unknown>> | null {
+  return caller === undefined ? (jwt ?? null) : { sub: caller, ...jwt };
 }
 
 function failure(difference: string): Compared {

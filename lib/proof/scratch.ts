@@ -26,6 +26,7 @@ import { Parts } from "../gateway/parts.ts";
 import * as dials from "../gateway/plugin_destinations.ts";
 import { Runtime, type InUse } from "../gateway/runtime.ts";
 import { serve } from "../gateway/serve.ts";
+import { asCaller } from "./as_caller.ts";
 import { entryOf, serviceName, targetOf, type Loaded, type RouteTarget } from "../gateway/snapshot.ts";
 
 export interface ScratchOptions {
@@ -36,6 +37,8 @@ export interface ScratchOptions {
   readonly ask: (request: ClientRequestOptions, plugin: PluginPlace) => Promise<ClientAnswer>;
   /** As `Tools.verifiedClaims`. Default null. */
   readonly verifiedClaims?: Tools["verifiedClaims"];
+  /** The caller whose credentials every plugin finds that would identify somebody. Default: requests have their own. */
+  readonly caller?: string | undefined;
   /** Of the snapshot. Default: none. */
   readonly redirect?: HttpsRedirect | null;
   /** As `Tools.verifyPassword`. Default: as the gateway does. */
@@ -105,6 +108,7 @@ export class Scratch {
         observed: options.wrap ?? ((_, middleware) => middleware),
         verifiedClaims: options.verifiedClaims ?? null,
         verifyPassword: options.verifyPassword,
+        identified: options.caller === undefined ? undefined : asCaller(options.caller, tried.callers),
         isTrial: true,
       },
     };

@@ -18,6 +18,7 @@ export interface WrittenPlugin {
   /** Null: at the global level. */
   readonly service: string | null;
   readonly route: string | null;
+  readonly id: string | null;
   readonly path: string;
   readonly at: Path;
   /** For guards: equal for equal guards. Null for other plugins. */
@@ -44,7 +45,7 @@ export function* written({ config: { global, services }, kinds, shown }: Loaded)
       if (!enabled) return [];
       const kind = byName.get(name)!;
       const guard = kind.guards === true ? `${name} ${hash("sha256", JSON.stringify(inKeyOrder(displayed[i]!.config)))}` : null;
-      return [{ kind, config: config as WrittenPlugin["config"], service, route, path: `${path}.plugins.${id ?? name}`, at: [...at, "plugins", i], guard }];
+      return [{ kind, config: config as WrittenPlugin["config"], service, route, id: id ?? null, path: `${path}.plugins.${id ?? name}`, at: [...at, "plugins", i], guard }];
     });
   const outermost = list(global.plugins, globalShown.plugins, "global", ["global"], null, null);
   const plugins = [...outermost];

@@ -117,6 +117,68 @@ describe("callers who are identified otherwise", () => {
   });
 });
 
+describe("a test of a configuration with as.caller", () => {
+  const jwt = { name: "jwt", config: { alg: "HS256", secret: "a secret of more than thirty-two bytes", aud: "shop", groups_claim: "groups" } };
+  const users = { name: "basic_auth", config: { users: [{ username: "ada", password: "a long password" }] } };
+
+  it.each<readonly [string, object, object, object]>([
+    ["key_auth takes a caller with a key", KEYS, { caller: "ada" }, { status: 200, caller: "ada" }],
+    ["key_auth refuses a caller who is disabled", KEYS, { caller: "eve" }, { status: 401, code: "key_invalid" }],
+    ["key_auth refuses a caller without a key", KEYS, { caller: "joe" }, { status: 401, code: "key_invalid" }],
+    ["key_auth refuses somebody who is no caller", KEYS, { caller: "nobody" }, { status: 401, code: "key_invalid" }],
+    ["key_auth with keys of its own takes the callers of them", { name: "key_auth", config: { keys: [{ id: "joe", key: "own" }] } }, { caller: "joe" }, { status: 200, caller: "joe" }],
+    ["key_auth with keys of its own refuses all others", { name: "key_auth", config: { keys: [{ id: "joe", key: "own" }] } }, { caller: "ada" }, { status: 401, code: "key_invalid" }],
+    ["basic_auth takes the user", users, { caller: "ada" }, { status: 200, caller: "ada" }],
+    ["basic_auth lets no disabled caller through", users, { caller: "eve" }, { status: 403, code: "forbidden" }],
+    ["jwt takes the caller as the subject of its claims", jwt, { caller: "joe", jwt: { aud: "shop" } }, { status: 200, caller: "joe" }],
+    ["jwt checks the claims", jwt, { caller: "joe" }, { status: 401, code: "token_invalid" }],
+    ["without it a key is needed", KEYS, {}, { status: 401, code: "key_missing" }],
+  ])("%s", async (_title, plugin, as, expect_) => {
+    const callers = [...CALLERS, { id: "joe" }];
+    const tests = [{ name: "it", request: { url: "/a/x", as }, expect: expect_ }];
+    const gateway = gatewayOf({ ...oneService(9, { plugins: [plugin] as never }), callers, tests } as ConfigInput);
+    const { tests: [result] } = await gateway.test();
+    expect(result).toMatchObject({ passed: true, differences: [] });
+  });
+
+  it("has the groups of the caller and of the claims in templates", async () => {
+    const headers = { name: "request_headers", config: { set: { "X-Groups": "${caller.groups}" } } };
+    const tests = [{ name: "it", request: { url: "/a/x", as: { caller: "ada", jwt: { aud: "shop", groups: ["staff", 7, "", "staff"] } } }, expect: { upstream_headers: { "X-Groups": "staff,gold" } } }];
+    const gateway = gatewayOf({ ...oneService(9, { plugins: [jwt, headers] as never }), callers: CALLERS, tests } as ConfigInput);
+    expect((await gateway.test()).tests).toMatchObject([{ passed: true, differences: [] }]);
+  });
+});
+
+describe("the warning caller_unused", () => {
+  const warned = (plugins: readonly object[], callers: readonly object[], more: object = {}) =>
+    gatewayOf({ ...oneService(9, { plugins: plugins as never }), callers, ...more } as ConfigInput).configWarnings.filter(({ code }) => code === "caller_unused");
+
+  it("names each caller whom no plugin can identify", () => {
+    const pathsOf = (plugins: readonly object[]) => warned(plugins, [...CALLERS, { id: "joe" }, { id: "default" }]).map(({ path }) => path);
+    expect(pathsOf([])).toEqual(["callers.ada", "callers.bob", "callers.eve", "callers.joe", "callers.default"]);
+    expect(pathsOf([KEYS])).toEqual(["callers.joe", "callers.default"]);
+    expect(pathsOf([KEYS, { name: "key_auth", config: { key: "k" } }])).toEqual(["callers.joe"]);
+    expect(pathsOf([{ name: "basic_auth", config: { users: [{ username: "joe", password: "p" }] } }])).toEqual(["callers.ada", "callers.bob", "callers.eve", "callers.default"]);
+    expect(pathsOf([{ name: "identify" }])).toEqual([]);
+    expect(pathsOf([{ ...KEYS, enabled: false }])).toHaveLength(5);
+  });
+
+  it("has the place of the caller or of its file, and can be accepted", () => {
+    const file = fileWith([{ id: "ann" }], "callers.json");
+    expect(warned([], [{ id: "ada" }], { caller_files: [file] })).toMatchObject([
+      { path: "callers.ann", at: ["caller_files", 0] },
+      { path: "callers.ada", at: ["callers", 0], message: 'No plugin can identify the caller "ada": it has no effect.', service: null },
+    ]);
+    expect(warned([], [{ id: "ada" }], { global: { accept_warnings: ["caller_unused:callers.ada"] } })).toEqual([]);
+  });
+
+  it("counts the rest of many", () => {
+    const found = warned([], Array.from({ length: 1000 }, (_, i) => ({ id: `c${i}` })));
+    expect(found).toHaveLength(21);
+    expect(found.at(-1)!.message).toBe("No plugin can identify 980 more callers.");
+  });
+});
+
 describe("${caller.groups}", () => {
   it("is the groups in headers, with commas between them, in UTF-8, and without a way to write a header of its own", async () => {
     const groups = ["a,b", "50%", "größe", "plain"];

@@ -146,6 +146,11 @@ function checkedWithFile(config: object, content: string) {
 }
 
 describe("an active token", () => {
+  it("an active token gives its caller the groups of the member that groups_claim names", async () => {
+    const { ask } = await asking({ ...ACTIVE, groups: ["gold", "beta"] }, { groups_claim: "groups" });
+    expect((await ask()).forwarded!.groups).toEqual(["gold", "beta"]);
+  });
+
   it("an active token makes its sub the caller and passes the answer on as claims, without another change of the request", async () => {
     const { ask } = await asking({ ...ACTIVE, username: "Ann", client_id: "app", plan: "paid" });
     const { forwarded, exchange } = await ask();

@@ -90,6 +90,26 @@ describe("a token that passes", () => {
     expect(exchange.call.notes.identity).toBe("ann");
   });
 
+  it.each<readonly [string, unknown, readonly string[]]>([
+    ["a list", ["gold", "beta", "gold"], ["gold", "beta"]],
+    ["one text", "gold", ["gold"]],
+    ["texts among others", ["gold", 7, null, "", { a: 1 }, ["deep"]], ["gold"]],
+    ["a number", 7, []],
+    ["an object", { gold: true }, []],
+    ["null", null, []],
+  ])("a token that passes gives its caller the groups of the claim that groups_claim names: %s", (_title, groups, expected) => {
+    const { forwarded } = ask({ groups_claim: "realm.groups" }, bearer(token({ ...CLAIMS, realm: { groups } })));
+    expect(forwarded!.groups).toEqual(expected);
+    expect(Object.isFrozen(forwarded!.groups)).toBe(true);
+  });
+
+  it("a token that passes has no groups without groups_claim or without the claim, and then leaves none of another token", () => {
+    const parts = { ...bearer(token({ ...CLAIMS, groups: ["gold"] })), groups: ["before"] };
+    expect(ask({}, parts).forwarded!.groups).toEqual(["before"]);
+    expect(ask({ groups_claim: "roles" }, parts).forwarded!.groups).toEqual([]);
+    expect(ask({ groups_claim: "constructor" }, parts).forwarded!.groups).toEqual([]);
+  });
+
   it("a token that passes keeps the previous caller if it has no sub", () => {
     expect(ask({}, { ...bearer(token({ exp: NOW + 1 })), identity: "before" }).forwarded).toMatchObject({ identity: "before" });
   });

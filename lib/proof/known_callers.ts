@@ -1,0 +1,45 @@
+/**
+ * Which plugins can identify a caller, by the configuration alone; and the warning about callers whom none can.
+ */
+import type { Caller } from "../config/caller_list.ts";
+import type { Loaded } from "../gateway/snapshot.ts";
+import type { ConfigWarning } from "../gateway/status.ts";
+import type { WrittenPlugin } from "./written.ts";
+
+export interface Identifying {
+  /** Of the plugin, by names. */
+  readonly path: string;
+  readonly knows: (caller: Caller) => boolean;
+}
+
+interface Named {
+  readonly id?: string;
+  readonly username?: string;
+}
+
+/** The plugins that identify callers. One whose tokens, certificates or answers may name anybody knows all. */
+export function identifying(plugins: readonly WrittenPlugin[]): readonly Identifying[] {
+  return plugins.filter(({ kind }) => kind.identifies === true).map(({ kind: { name }, config, path, id }) => {
+    const { callers, key, keys = [], username, users = [] } = config as { callers?: boolean; key?: string; keys?: readonly Named[]; username?: string; users?: readonly Named[] };
+    if (name === "key_auth" && callers === true) return { path, knows: ({ keys }) => keys > 0 };
+    if (name !== "key_auth" && name !== "basic_auth") return { path, knows: () => true };
+    const ids = new Set([...keys, ...users].map((each) => each.id ?? each.username).concat(key === undefined ? [] : (id ?? "default"), username ?? []));
+    return { path, knows: (caller) => ids.has(caller.id) };
+  });
+}
+
+/** One for each caller whom no plugin can identify; of more than a few, one for the rest. */
+export function ofCallers({ callers, callerFiles }: Loaded, plugins: readonly WrittenPlugin[]): readonly ConfigWarning[] {
+  const known = identifying(plugins);
+  const unused = (callers?.lists ?? []).flatMap((list) => {
+    const at = list.file === undefined ? ["callers"] : ["caller_files", callerFiles.indexOf(list.file)];
+    return list.callers.filter((caller) => !known.some(({ knows }) => knows(caller))).map(({ id, index }) => ({ id, at: list.file === undefined ? [...at, index] : at }));
+  });
+  const remedy = 'Give the caller a key and a key_auth with "callers": true, add a plugin that identifies it, or remove it.';
+  const warning = (path: string, message: string, at: ConfigWarning["at"]) => ({ code: "caller_unused", path, message, example: null, remedy, service: null, route: null, at }) as const;
+  const told = unused.slice(0, MAX_TOLD).map(({ id, at }) => warning(`callers.${id}`, `No plugin can identify the caller ${JSON.stringify(id)}: it has no effect.`, at));
+  const rest = unused.length - told.length;
+  return rest > 0 ? [...told, warning("callers", `No plugin can identify ${rest} more ${rest === 1 ? "caller" : "callers"}.`, unused[MAX_TOLD]!.at)] : told;
+}
+
+const MAX_TOLD = 20;
