@@ -1,10 +1,10 @@
 /**
- * Opens every connection that the program makes, together with `egress_clients.ts`: only these two files call Node's functions for this. A
- * connection is opened only to a destination that the configuration or a setting names. Redirects are not followed, and no proxy of the
- * environment is used.
+ * Opens every connection that the program makes, together with `egress_clients.ts` and `egress_tls.ts`: only these files call Node's
+ * functions for this. A connection is opened only to a destination that the configuration or a setting names. Redirects are not followed, and
+ * no proxy of the environment is used.
  */
 import net, { type Socket, type TcpNetConnectOpts } from "node:net";
-import tls, { type ConnectionOptions } from "node:tls";
+import type { ConnectionOptions } from "node:tls";
 import { guarded } from "./event_loop.ts";
 
 /** A server that the program may connect to. */
@@ -16,8 +16,13 @@ export interface Destination {
   readonly why: string;
 }
 
+/** Options of a connection over TLS, and what opens it: see `overTls`. */
+export interface Secure extends ConnectionOptions {
+  readonly open: (options: ConnectionOptions) => Socket;
+}
+
 /** Begins to connect to one destination, over TLS unless `secure` is null. Holds nothing else of the configuration that it is from. */
-export type Dial = (options: Omit<TcpNetConnectOpts, "host" | "port">, secure: ConnectionOptions | null) => Socket;
+export type Dial = (options: Omit<TcpNetConnectOpts, "host" | "port">, secure: Secure | null) => Socket;
 
 /**
  * The destinations of one configuration, of one part of it, or of one setting. It never changes, so what outlives a configuration may only
@@ -43,7 +48,7 @@ export class Egress {
   dialer(to: Destination): Dial {
     this.check(to);
     const { host, port } = to;
-    return (options, secure) => guarded(secure === null ? net.connect({ ...options, host, port }) : tls.connect({ ...secure, ...options, host, port }));
+    return (options, secure) => guarded(secure === null ? net.connect({ ...options, host, port }) : secure.open({ ...secure, ...options, host, port }));
   }
 }
 

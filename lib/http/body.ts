@@ -3,7 +3,6 @@
  */
 import { Socket } from "node:net";
 import { PassThrough, type Duplex, type Readable, type Writable } from "node:stream";
-import { TLSSocket } from "node:tls";
 import { entry, guarded } from "../base/event_loop.ts";
 import { Fault, ignore } from "../base/errors.ts";
 
@@ -96,7 +95,7 @@ export function writeChunk(to: Writable, chunk: Buffer): boolean {
  * close_notify. A stream of HTTP/2 is destroyed. Data still queued for it is lost.
  */
 export function breakOff(side: Duplex): void {
-  if (side instanceof Socket && !(side instanceof TLSSocket)) side.resetAndDestroy();
+  if (side instanceof Socket && !("encrypted" in side)) side.resetAndDestroy();
   else side.destroy();
 }
 

@@ -2,8 +2,7 @@
  * Opens a TCP or TLS connection to an upstream, by the addresses that its name has.
  */
 import type { Socket } from "node:net";
-import tls, { type ConnectionOptions } from "node:tls";
-import type { Dial } from "../base/egress.ts";
+import type { Dial, Secure } from "../base/egress.ts";
 import type { Address, Name } from "./addresses.ts";
 
 export interface ConnectTarget {
@@ -16,7 +15,7 @@ export interface ConnectTarget {
 }
 
 /** `first`: see `Name.connectOptions`. `secure`: null for plain TCP. `readyEvent` names the event that the socket emits when it can be used. */
-export function connect(to: ConnectTarget, secure: ConnectionOptions | null, first: Address | undefined, more?: object): Socket {
+export function connect(to: ConnectTarget, secure: Secure | null, first: Address | undefined, more?: object): Socket {
   const socket = to.dial({ ...to.name?.connectOptions(first), ...more }, secure);
   // Nagle's algorithm would hold back the last small segment of each message. A host's process lives as long as the client of a request, and not
   // until an idle connection ends.
@@ -24,5 +23,5 @@ export function connect(to: ConnectTarget, secure: ConnectionOptions | null, fir
 }
 
 export function readyEvent(socket: Socket): "connect" | "secureConnect" {
-  return socket instanceof tls.TLSSocket ? "secureConnect" : "connect";
+  return "encrypted" in socket ? "secureConnect" : "connect";
 }

@@ -3,8 +3,9 @@
  */
 import type { OutgoingHttpHeaders } from "node:http";
 import type { Socket } from "node:net";
-import tls, { type ConnectionOptions } from "node:tls";
+import tls from "node:tls";
 import type { Clock, Timer } from "../base/clock.ts";
+import type { Secure } from "../base/egress.ts";
 import { http2Over, requestOver } from "../base/egress_clients.ts";
 import { entry } from "../base/event_loop.ts";
 import { connectFailure, ignore } from "../base/errors.ts";
@@ -103,7 +104,7 @@ export function startHealthCheck({ target, settings, clock, random, report }: He
 /** Opens the connection for one check, each time to the next address. */
 function opener(target: HealthCheckTarget): () => Socket {
   const { protocol, host, name } = target;
-  const secure: ConnectionOptions | null = isSecure(protocol) ? { ...target.tls!.options(host), ALPNProtocols: [protocol === "h2" ? "h2" : "http/1.1"] } : null;
+  const secure: Secure | null = isSecure(protocol) ? { ...target.tls!.options(host), ALPNProtocols: [protocol === "h2" ? "h2" : "http/1.1"] } : null;
   let turn = 0;
   return () => {
     const addresses = name?.addresses ?? [];

@@ -3,7 +3,9 @@
  */
 import { createHash } from "node:crypto";
 import { isIP, type Socket } from "node:net";
-import tls, { type ConnectionOptions, type PeerCertificate } from "node:tls";
+import tls, { type PeerCertificate } from "node:tls";
+import type { Secure } from "../base/egress.ts";
+import { overTls } from "../base/egress_tls.ts";
 import type { Address } from "./addresses.ts";
 import { connect, type ConnectTarget } from "./connect.ts";
 
@@ -35,11 +37,11 @@ export class UpstreamTls {
     this.#settings = settings;
   }
 
-  /** Options for `tls.connect`. Throws when certificate and key do not fit. */
-  options(host: string): ConnectionOptions {
+  /** Throws when certificate and key do not fit. */
+  options(host: string): Secure {
     const { ca, cert, key, servername = host, verify = true } = this.#settings;
     const name = servername.endsWith(".") ? servername.slice(0, -1) : servername;
-    return {
+    return overTls({
       // One context for all connections: reading the system's certificates takes milliseconds.
       secureContext: tls.createSecureContext({ ca: ca?.content, cert: cert?.content, key: key?.content }),
       // SNI cannot carry an address (RFC 6066 §3), but a certificate can.
@@ -47,7 +49,7 @@ export class UpstreamTls {
       checkServerIdentity: (_host: string, certificate: PeerCertificate) => tls.checkServerIdentity(name, certificate),
       // Set in any case: NODE_TLS_REJECT_UNAUTHORIZED must not decide it.
       rejectUnauthorized: verify,
-    };
+    });
   }
 
   /** Connects as `connect` does. `protocols`: for ALPN. Throws when certificate and key do not fit. */
