@@ -13,6 +13,7 @@ const BENCHMARKS: Readonly<Record<string, readonly [load: () => Promise<Benchmar
   failover: [async () => (await import("./failover.ts")).failover, "[SECONDS]"],
   http1_fuzz: [async () => (await import("./http1_fuzz.ts")).http1Fuzz, "[CASES] [SEED]"],
   limiter: [async () => (await import("./limiter.ts")).limiter, "[ROUNDS]"],
+  memory: [async () => (await import("./memory.ts")).memory, "[rest,connections,load] [--nodes PATH,…]"],
   metrics: [async () => (await import("./metrics.ts")).metrics, ""],
   overlaps: [async () => (await import("./overlaps.ts")).overlaps, ""],
   overload: [async () => (await import("./overload.ts")).overload, "[SECONDS]"],

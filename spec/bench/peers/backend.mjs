@@ -1,6 +1,6 @@
 /**
- * The backend behind every proxy where nginx is not installed: answers 200 with the body of the path, and reads request bodies. Arguments:
- * PORT SMALL_BYTES LARGE_BYTES.
+ * The backend behind every proxy where nginx is not installed: answers 200 with the body of the path, and reads request bodies. /never is not
+ * answered. Arguments: PORT SMALL_BYTES LARGE_BYTES.
  */
 import http from "node:http";
 
@@ -9,6 +9,7 @@ const bodies = new Map([["/large", Buffer.alloc(large, "x")]]);
 const other = Buffer.alloc(small, "x");
 
 const server = http.createServer({ keepAliveTimeout: 600_000 }, (request, response) => {
+  if (request.url === "/never") return;
   const body = bodies.get(request.url) ?? other;
   const answer = () => {
     response.writeHead(200, { "Content-Type": "text/plain", "Content-Length": body.length });
