@@ -232,7 +232,7 @@ describe("what an auditor has to trust", () => {
 
   it("every plugin kind that asks servers says which: tools.client opens no connection to others", () => {
     const asking = sources.filter(({ path, code }) => path.startsWith("lib/plugins/") && /\bclient\(\{/.test(code));
-    const files = ["forward_auth", "http_log", "introspection", "jwt", "mirror"].map((name) => `lib/plugins/${name}.ts`);
+    const files = ["forward_auth", "http_log", "introspection", "jwt", "mirror", "oidc"].map((name) => `lib/plugins/${name}.ts`);
     expect(asking.map(({ path }) => path).sort()).toEqual(files);
     expect(asking.filter(({ code }) => !/^  dials: \{ why: /m.test(code))).toEqual([]);
   });

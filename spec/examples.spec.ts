@@ -23,7 +23,7 @@ afterAll(() => rmSync(folder, { recursive: true }));
 const IDENTITY_KEY_FILE = join(folder, "identity.pem");
 const identityKey = String(generateKeyPairSync("ed25519").privateKey.export({ type: "pkcs8", format: "pem" }));
 writeFileSync(IDENTITY_KEY_FILE, identityKey);
-const environment = { SHOP_WEB_KEY: "web", SHOP_OLD_KEY: "old", STATUS_KEY: "status", ORDERS_KEY: "orders", SHOP_MOBILE_KEY: "mobile", AUDITOR_PASSWORD: "auditor", INTROSPECTION_SECRET: "a secret", IDENTITY_KEY_FILE };
+const environment = { SHOP_WEB_KEY: "web", SHOP_OLD_KEY: "old", STATUS_KEY: "status", ORDERS_KEY: "orders", SHOP_MOBILE_KEY: "mobile", AUDITOR_PASSWORD: "auditor", INTROSPECTION_SECRET: "a secret", IDENTITY_KEY_FILE, OIDC_CLIENT_SECRET: "a secret", OIDC_SESSION_SECRET: "s3cr3t".repeat(8) };
 const secretFiles: Readonly<Record<string, string>> = { "/run/secrets/shop_mobile_key": "mobile\n", [IDENTITY_KEY_FILE]: identityKey };
 
 function load(text: string, references: "given" | "missing" = "given"): LoadResult {

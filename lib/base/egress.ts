@@ -12,7 +12,7 @@ export interface Destination {
   /** A host name or an address, IPv6 without brackets. "*": any host, for servers that a Redis Cluster names. */
   readonly host: string;
   readonly port: number;
-  /** "upstream", "health", "jwks", "introspection", "forward_auth", "http_log", "mirror", "redis", "otlp", "manager", "admin", or what a plugin kind says. */
+  /** "upstream", "health", "jwks", "introspection", "oidc", "forward_auth", "http_log", "mirror", "redis", "otlp", "manager", "admin", or what a plugin kind says. */
   readonly why: string;
 }
 

@@ -18,6 +18,7 @@ export const KINDS = {
   mtls: async () => (await import("../plugins/mtls.ts")).mtls,
   jwt: async () => (await import("../plugins/jwt.ts")).jwt,
   introspection: async () => (await import("../plugins/introspection.ts")).introspection,
+  oidc: async () => (await import("../plugins/oidc.ts")).oidc,
   identity_token: async () => (await import("../plugins/identity_token.ts")).identityToken,
   forward_auth: async () => (await import("../plugins/forward_auth.ts")).forwardAuth,
   http_log: async () => (await import("../plugins/http_log.ts")).httpLog,
@@ -44,7 +45,7 @@ function namedByKinds(...kinds: (keyof typeof KINDS)[]): string[] {
 }
 
 /** What names plugins that ask other servers. */
-const ASKING = [...namedByKinds("jwt", "introspection", "forward_auth", "http_log", "mirror"), "global.plugin_modules[]"];
+const ASKING = [...namedByKinds("jwt", "introspection", "oidc", "forward_auth", "http_log", "mirror"), "global.plugin_modules[]"];
 
 function namedByStrategies(...strategies: Strategy[]): string[] {
   return strategies.map((strategy) => `services[].load_balancing_strategy=${strategy}`);
@@ -169,7 +170,7 @@ export const PARTS = {
   serverTiming: { named: ["global.server_timing"], load: () => import("../observe/server_timing.ts") },
   /** What threads of one program share, and memory for what plugins remember. */
   shared: {
-    named: [...namedByKinds("jwt", "basic_auth", "introspection", "request_validation", "identity_token"), "global.counters", "global.plugin_modules[]"],
+    named: [...namedByKinds("jwt", "basic_auth", "introspection", "oidc", "request_validation", "identity_token"), "global.counters", "global.plugin_modules[]"],
     load: () => all(import("../base/shared_counts.ts"), import("../base/shared_memory.ts"), import("../server/shared_connections.ts")),
   },
   /** What a program that embeds a gateway calls, and ours never does. */

@@ -16,6 +16,7 @@ import { jwt } from "./jwt.ts";
 import { keyAuth } from "./key_auth.ts";
 import { mirror } from "./mirror.ts";
 import { mtls } from "./mtls.ts";
+import { oidc } from "./oidc.ts";
 import type { AnyPlugin } from "./plugin.ts";
 import { quota } from "./quota.ts";
 import { rateLimit } from "./rate_limit.ts";
@@ -28,6 +29,6 @@ import { responseCache } from "./cache/response_cache.ts";
 import { responseHeaders } from "./response_headers.ts";
 
 export const builtinPlugins: readonly AnyPlugin[] = [
-  keyAuth, rateLimit, mtls, jwt, introspection, identityToken, forwardAuth, httpLog, basicAuth, acl, botProtection, cors, requestSizeLimit, requestTermination,
+  keyAuth, rateLimit, mtls, jwt, introspection, oidc, identityToken, forwardAuth, httpLog, basicAuth, acl, botProtection, cors, requestSizeLimit, requestTermination,
   requestHeaders, responseHeaders, redirect, compress, responseCache, requestValidation, mirror, fault, concurrency, quota,
 ];

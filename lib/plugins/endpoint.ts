@@ -79,7 +79,7 @@ const OWN = /^(host|content-length|expect|trailer|via|forwarded|x-forwarded-[a-z
  * Returns a function that removes the client's own headers of these names and adds others, so that upstreams can trust the names. They are
  * also removed when written with "_", which many upstreams read as "-".
  */
-export function headerReplacer(names: readonly string[]): (given: Exchange, added: HeaderList) => Pick<Exchange, "headers"> {
+export function headerReplacer(names: readonly string[]): (given: Pick<Exchange, "headers">, added: HeaderList) => Pick<Exchange, "headers"> {
   if (names.length === 0) return ({ headers }) => ({ headers });
   const own = nameSet(names.map(dashed));
   return ({ headers }, added) => {

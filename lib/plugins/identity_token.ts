@@ -60,7 +60,7 @@ export const identityToken: Plugin<typeof schema> = {
 
     return (next) => (exchange) => {
       const { identity } = exchange;
-      return next(exchange.with(replaced(exchange, identity === null ? [] : [header, tokenOf(identity, [])])));
+      return next(exchange.with(replaced(exchange, identity === null ? [] : [header, tokenOf(identity, tools.groupsOf(exchange))])));
     };
   },
 };

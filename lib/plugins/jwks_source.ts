@@ -10,6 +10,8 @@ import { hostOf } from "./endpoint.ts";
 import type { KeptState, Tools } from "./plugin.ts";
 
 interface JwksSourceOptions extends Pick<Tools, "clock" | "log" | "scope"> {
+  /** The plugin kind, for logs. */
+  readonly kind: string;
   readonly url: string;
   readonly algorithms: readonly Algorithm[];
   /** Asks the issuer, and is closed with the source. */
@@ -41,7 +43,7 @@ export class JwksSource implements KeptState {
   }
 
   /** Resolves with the keys of another fetch, or with the current keys if it fails; null when it is too early for a fetch. */
-  more(call: Call): Promise<KeySet | null> | null {
+  more(call: Pick<Call, "onAbort">): Promise<KeySet | null> | null {
     if (this.#fetching === null && this.#options.clock.now() < this.#nextAt) return null;
     const done = this.#fetch();
     this.#waiting++;
@@ -73,7 +75,7 @@ export class JwksSource implements KeptState {
 
   /** Never rejects. */
   async #fetchKeys(signal: AbortSignal): Promise<void> {
-    const { url, algorithms, clock, log, scope, client } = this.#options;
+    const { kind, url, algorithms, clock, log, scope, client } = this.#options;
     const named = { plugin: scope.path, host: hostOf(url) };
     try {
       const headers = ["Accept", "application/jwk-set+json, application/json"];
@@ -86,7 +88,7 @@ export class JwksSource implements KeptState {
         this.#keys = keys;
         this.#digest = digest;
       }
-      if (this.#failures > 0) log.info("jwt has keys from its issuer again", named);
+      if (this.#failures > 0) log.info(`${kind} has keys from its issuer again`, named);
       this.#failures = 0;
       this.#fetchedAt = clock.now();
       this.#nextAt = this.#fetchedAt + MIN_INTERVAL_MS;
@@ -94,7 +96,7 @@ export class JwksSource implements KeptState {
       if (signal.aborted) return;
       this.#nextAt = clock.now() + Math.min(MAX_BACKOFF_MS, FIRST_BACKOFF_MS * 2 ** Math.min(this.#failures++, 10));
       const so = this.#keys === null ? "it has none" : "it keeps using the cached keys";
-      log.warn(`jwt cannot fetch the keys of its issuer; ${so}`, { ...named, error: (error as Error).message });
+      log.warn(`${kind} cannot fetch the keys of its issuer; ${so}`, { ...named, error: (error as Error).message });
     }
   }
 }

@@ -5,21 +5,22 @@
  * refusal is a 401 with WWW-Authenticate: Bearer (RFC 6750 §3), without `error` when there was no token.
  */
 import type { Clock } from "../base/clock.ts";
-import { isTime, splitJwt, type JwtClaims } from "../base/jwt.ts";
+import { isTime, type JwtClaims } from "../base/jwt.ts";
 import { isLoopback } from "../base/url_destination.ts";
 import { anyOf, array, file, integer, object, oneOf, optional, string, withDefault } from "../config/whole_schema.ts";
 import { INVALID, report, type Infer, type Schema } from "../config/schema.ts";
 import { CLIENT_TLS } from "../config/tls_fields.ts";
 import type { Call, Exchange } from "../http/exchange.ts";
 import type { Reply } from "../http/reply.ts";
-import { admission, BYTES_PER_CHARACTER, checkClaimHeaders, CLAIM_FIELDS, claimsCheck, freezeClaims, groupsReader, listOf, MAX_TOKEN, TOKEN_REFUSALS, tokenRefusals } from "./access_token.ts";
+import { admission, BYTES_PER_CHARACTER, checkClaimHeaders, CLAIM_FIELDS, claimsCheck, freezeClaims, groupsReader, listOf, TOKEN_REFUSALS, tokenRefusals } from "./access_token.ts";
 import type { Admitted } from "./access_token.ts";
 import { claimReader } from "./claims.ts";
 import { JwksSource } from "./jwks_source.ts";
-import { ALGORITHM_NAMES, candidates, isHmac, isSignedBy, keysOf, publicKey, secretKey, unfitness } from "./jwt_keys.ts";
+import { ALGORITHM_NAMES, isHmac, keysOf, publicKey, secretKey, unfitness } from "./jwt_keys.ts";
 import type { Algorithm, KeySet } from "./jwt_keys.ts";
 import { checkTls, clientTls, httpUrl } from "./endpoint.ts";
 import type { Plugin, Tools } from "./plugin.ts";
+import { NO_KEYS, signedClaims, typeCheck } from "./signed_token.ts";
 import { queryPlaces, TOKEN_PLACES, tokenReader } from "./token_place.ts";
 
 const algorithm = oneOf(ALGORITHM_NAMES, { describe: "The algorithm tokens must be signed with." });
@@ -147,7 +148,7 @@ function keySource(config: Config, algorithms: readonly Algorithm[], tools: Tool
       log.warn("jwt fetches keys over plain HTTP: an attacker on the network can replace them", { plugin: scope.path, host });
     }
     const tls = clientTls(config.tls);
-    const made = () => new JwksSource({ url: jwksUri, algorithms, clock, log, scope, client: tools.client({ maxConnections: 1, tls }) });
+    const made = () => new JwksSource({ kind: "jwt", url: jwksUri, algorithms, clock, log, scope, client: tools.client({ maxConnections: 1, tls }) });
     return tools.keep("keys", { jwksUri, algorithms, tls }, made);
   }
   // The schema has found nothing wrong with them.
@@ -180,25 +181,10 @@ function verifier(config: Config, algorithms: readonly Algorithm[], { clock, kee
       if (known.keys === keys && now < known.expiresAt) return known;
       remembered.delete(token);
     }
-    const parts = splitJwt(token, MAX_TOKEN);
-    if (parts === null) return "malformed";
-    const { header, signed, signature } = parts;
-    if (header.crit !== undefined) return "critical";
-    const name = algorithms.find((each) => each === header.alg);
-    if (name === undefined) return "algorithm";
-    if (!isAcceptedType(header.typ)) return "type";
-    if (header.kid !== undefined && typeof header.kid !== "string") return "malformed";
-    if (keys === null) return NO_KEYS;
-    const id = header.kid ?? null;
-    const tried = candidates(keys, name, id);
-    if (!tried.some(({ key }) => isSignedBy(key, name, signed, signature))) {
-      // A token that names a known key is invalid. For an unknown key, the issuer may have published a new one.
-      return tried.some((key) => key.id !== null && key.id === id) ? "signature" : "unknown key";
-    }
-    const claims = parts.claims();
-    if (claims === null) return "malformed";
+    const claims = signedClaims(token, algorithms, isAcceptedType, keys);
+    if (typeof claims === "string") return claims;
     const bytes = freezeClaims(claims) + token.length * BYTES_PER_CHARACTER;
-    const verdict = examine(claims, now, keys);
+    const verdict = examine(claims, now, keys!);
     if (typeof verdict !== "string" && token.length <= MAX_REMEMBERED_TOKEN) remembered.set(token, verdict, bytes);
     return verdict;
   };
@@ -214,18 +200,6 @@ function assumedVerdict(config: Config, given: JwtClaims, clock: Clock): () => V
 }
 
 const ASSUMED_LIFETIME_S = 3600;
-
-/** Media types in any case, with or without "application/" (RFC 7515 §4.1.9). */
-function typeCheck(accepted: readonly string[]): (typ: unknown) => boolean {
-  const types = new Set(accepted.filter((each) => each !== "absent").map(mediaType));
-  const mayBeAbsent = accepted.includes("absent");
-  return (typ) => (typ === undefined ? mayBeAbsent : typeof typ === "string" && types.has(mediaType(typ)));
-}
-
-function mediaType(text: string): string {
-  const lower = text.toLowerCase();
-  return lower.includes("/") ? lower : `application/${lower}`;
-}
 
 /** In characters. */
 const MAX_REMEMBERED_TOKEN = 4 * 1024;
@@ -253,8 +227,6 @@ function examiner(config: Config): (claims: JwtClaims, now: number, keys: KeySet
     return { claims, identity, groups: groupsOf(claims), headers, expiresAt, keys };
   };
 }
-
-const NO_KEYS = "the issuer's keys could not be fetched";
 
 /** Error code and detail of each refusal. */
 const REFUSALS = {

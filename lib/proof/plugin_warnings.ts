@@ -66,6 +66,7 @@ function* ofSettings(plugin: WrittenPlugin): Iterable<Draft> {
 const REMOTES: Readonly<Record<string, readonly [field: string, use: string]>> = {
   jwt: ["jwksUri", "fetches the keys that verify tokens"],
   introspection: ["url", "sends access tokens and the gateway's own credentials"],
+  oidc: ["issuer", "fetches tokens and the keys that verify them"],
   forward_auth: ["url", "sends the callers' credentials"],
   http_log: ["httpEndpoint", "sends its log"],
   mirror: ["url", "sends copies of requests, with credentials,"],

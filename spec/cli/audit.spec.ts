@@ -70,6 +70,7 @@ describe("edge-gateway audit --json", () => {
       { name: "jwt", config: { alg: "RS256", iss: "i", jwks_uri: "http://127.0.0.1:9000/keys" } },
       { name: "forward_auth", enabled: false, config: { url: "http://127.0.0.1:9001/" } },
       { name: "introspection", config: { url: "https://10.0.0.6/introspect", client_id: "a", client_secret: "s" } },
+      { name: "oidc", config: { issuer: "https://10.0.0.20/realm", origins: ["https://10.0.0.21:444"], client_id: "a", client_secret: "s", session: { secret: "5".repeat(32) } } },
       { name: "http_log", config: { http_endpoint: "https://[::1]/log", headers: { Authorization: "Bearer ${env:LOG_TOKEN}" } } },
     ];
     const config = {
@@ -91,12 +92,12 @@ describe("edge-gateway audit --json", () => {
     expect(writes).toEqual([join(folder, "access.log")]);
     expect(listens.map(({ host, port, why }) => `${why} ${host} ${port}`)).toEqual(["http 0.0.0.0 80", "https 0.0.0.0 8443", "admin 127.0.0.1 8081", "probes 127.0.0.1 9090", "manager 127.0.0.1 5173"]);
     expect(dials.filter(({ why }) => why !== "dns").map(({ host, port, why }) => `${why} ${host} ${port}`)).toEqual([
-      ...["upstream 10.0.0.5 8080", "health 10.0.0.5 8080", "own store store.example 443", "jwks 127.0.0.1 9000", "introspection 10.0.0.6 443", "http_log ::1 443"],
+      ...["upstream 10.0.0.5 8080", "health 10.0.0.5 8080", "own store store.example 443", "jwks 127.0.0.1 9000", "introspection 10.0.0.6 443", "oidc 10.0.0.20 443", "oidc 10.0.0.21 444", "http_log ::1 443"],
       ...["redis 10.0.0.7 7000", "redis 10.0.0.8 7001", "redis * 7000", "redis * 7001", "otlp 10.0.0.10 4318", "manager 10.0.0.9 81"],
     ]);
     expect(secrets).toEqual([
       ...["env:METRICS_TOKEN", `file:${join(folder, "key.txt")}`, `file:${join(folder, "s.key")}`],
-      ...["global.counters.url[0]", "global.counters.url[1]", "services[0].routes[0].plugins[4].config.client_secret", "services[0].routes[0].plugins[5].config.http_endpoint", "env:LOG_TOKEN"],
+      ...["global.counters.url[0]", "global.counters.url[1]", "services[0].routes[0].plugins[4].config.client_secret", "services[0].routes[0].plugins[5].config.client_secret", "services[0].routes[0].plugins[5].config.session.secret", "services[0].routes[0].plugins[6].config.http_endpoint", "env:LOG_TOKEN"],
     ]);
   });
 

@@ -93,6 +93,7 @@ describe("a masked configuration", () => {
     ["jwt", { alg: "RS256", jwks_uri: "https://h/keys?code=1" }, { jwks_uri: "https://h/keys?********" }],
     ["jwt", { alg: "RS256", jwks_uri: "https://h/.well-known/jwks.json" }, { jwks_uri: "https://h/.well-known/jwks.json" }],
     ["http_log", { http_endpoint: "https://h:8/services/T0/x", headers: { "X-Key": SECRET, A: "Bearer ${env:SECRET}" } }, { http_endpoint: "https://h:8/********", headers: { "X-Key": "********", A: "********${env:SECRET}" } }],
+    ["oidc", { issuer: "http://h/", client_id: "a", client_secret: SECRET, session: { secret: SECRET.repeat(8) } }, { client_secret: "********", session: { secret: "********" } }],
     ["introspection", { url: "http://h/i?k=1", client_id: "a", client_secret: SECRET }, { url: "http://h/i?********", client_id: "a", client_secret: "********" }],
     ["forward_auth", { url: "http://h/check?k=1#x" }, { url: "http://h/check?********" }],
     ["request_headers", { set: { "X-Key": SECRET, "X-User": "${claim.sub}" }, add: { "X-A": [SECRET, "${env:SECRET}"] } }, { set: { "X-Key": "********", "X-User": "${claim.sub}" }, add: { "X-A": ["********", "${env:SECRET}"] } }],

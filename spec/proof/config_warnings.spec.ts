@@ -152,6 +152,7 @@ describe("configWarnings", () => {
     ["mtls", {}],
     ["forward_auth", { url: "http://127.0.0.1:1/" }],
     ["introspection", { url: "http://127.0.0.1:1/", client_id: "a", client_secret: "s", scopes: ["x"] }],
+    ["oidc", { issuer: "http://127.0.0.1:1", client_id: "a", client_secret: "s", session: { secret: "5".repeat(32) } }],
     ["acl", { whitelist: ["10.0.0.0/8"] }],
     ["request_termination", {}],
   ])("two guards of the kind %s with one configuration are the same, and one alone can be bypassed", (name, config) => {
@@ -315,6 +316,7 @@ describe("configWarnings", () => {
   it.each([
     [{ name: "forward_auth", config: { url: "URL" } }],
     [{ name: "introspection", config: { url: "URL", client_id: "a", client_secret: "s", scopes: ["x"] } }],
+    [{ name: "oidc", config: { issuer: "URL", client_id: "a", client_secret: "s", session: { secret: "5".repeat(32) } } }],
     [{ name: "http_log", config: { http_endpoint: "URL" } }],
     [{ name: "mirror", config: { url: "URL" } }],
     [{ name: "jwt", config: { jwks_uri: "URL", alg: "RS256", aud: "a" } }],

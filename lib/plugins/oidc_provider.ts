@@ -1,0 +1,234 @@
+/**
+ * What the plugin kind `oidc` asks its provider: metadata (OpenID Connect Discovery 1.0), tokens for a code or for a refresh token, and the keys
+ * that verify ID tokens.
+ */
+import { messageOf } from "../base/errors.ts";
+import { isTime, type JwtClaims } from "../base/jwt.ts";
+import type { ObjectOut } from "../config/whole_schema.ts";
+import type { Client } from "../client/client.ts";
+import { listOf } from "./access_token.ts";
+import { clientCredentials, type CLIENT_FIELDS } from "./client_credentials.ts";
+import { JwksSource } from "./jwks_source.ts";
+import { ALGORITHM_NAMES, isHmac } from "./jwt_keys.ts";
+import type { KeptState, Tools } from "./plugin.ts";
+import { NO_KEYS, signedClaims, typeCheck } from "./signed_token.ts";
+
+export interface ProviderSettings extends ObjectOut<typeof CLIENT_FIELDS> {
+  readonly issuer: string;
+  /** Origins of endpoints beside the issuer's. */
+  readonly origins: readonly string[];
+  readonly timeoutMs: number;
+  readonly leewayS: number;
+}
+
+export interface Metadata {
+  readonly authorization: string;
+  readonly token: string;
+  readonly keys: string;
+  /** Null: the provider has no logout. */
+  readonly endSession: string | null;
+  /** Whether its answers to the browser always name it (RFC 9207). */
+  readonly namesItself: boolean;
+  /** Whether the client's secret goes into the form. */
+  readonly takesSecretInForm: boolean;
+}
+
+export interface Tokens {
+  readonly idToken: string | null;
+  readonly refreshToken: string | null;
+  /** Lifetime of the access token in seconds; null: the provider does not say. */
+  readonly expiresIn: number | null;
+}
+
+/** `refusal`: the error code by which the provider has refused a code or token; null: it could not be asked, or its answer is of no use. */
+export class ProviderFailure extends Error {
+  readonly refusal: string | null;
+
+  constructor(message: string, refusal: string | null = null) {
+    super(message);
+    this.name = "ProviderFailure";
+    this.refusal = refusal;
+  }
+}
+
+export class Provider implements KeptState {
+  readonly #settings: ProviderSettings;
+  readonly #tools: Pick<Tools, "clock" | "log" | "scope">;
+  readonly #client: Client;
+  #metadata: Metadata | null = null;
+  #fetchedAt = -Infinity;
+  #fetching: Promise<Metadata> | null = null;
+  #keys: { readonly uri: string; readonly source: JwksSource } | null = null;
+  /** No request before then: it could not be reached just now. */
+  #downUntil = -Infinity;
+  #lastFailure = "";
+
+  constructor(settings: ProviderSettings, tools: Pick<Tools, "clock" | "log" | "scope">, client: Client) {
+    this.#settings = settings;
+    this.#tools = tools;
+    this.#client = client;
+  }
+
+  /** Rejects with a `ProviderFailure`. Metadata that are old are fetched again beside the request. */
+  metadata(): Promise<Metadata> {
+    const now = this.#tools.clock.now();
+    const known = this.#metadata;
+    if (known !== null && (now - this.#fetchedAt < REFRESH_MS || now < this.#downUntil)) return Promise.resolve(known);
+    if (now < this.#downUntil) return Promise.reject(new ProviderFailure(this.#lastFailure));
+    this.#fetching ??= this.#fetch().finally(() => (this.#fetching = null));
+    if (known === null) return this.#fetching;
+    this.#fetching.catch(() => {});
+    return Promise.resolve(known);
+  }
+
+  /** Rejects with a `ProviderFailure`. `fields` of the token request beside the client's credentials. */
+  async tokens(fields: Readonly<Record<string, string>>): Promise<Tokens> {
+    if (this.#tools.clock.now() < this.#downUntil) throw new ProviderFailure(this.#lastFailure);
+    const { token: url, takesSecretInForm } = await this.metadata();
+    const { clientId, clientSecret } = this.#settings;
+    const inForm = takesSecretInForm && clientSecret !== undefined;
+    const credentials = inForm ? { headers: [], fields: { client_id: clientId, client_secret: clientSecret } } : clientCredentials(this.#settings, url, this.#tools.clock)();
+    const body = Buffer.from(new URLSearchParams({ ...fields, ...credentials.fields }).toString());
+    const headers = ["Content-Type", "application/x-www-form-urlencoded", "Accept", "application/json", ...credentials.headers];
+    // Codes and many refresh tokens can be used once: the request must not be sent again.
+    const { status, json } = await this.#ask(url, { method: "POST", headers, body, isRepeatable: false });
+    if (status !== 200) {
+      const code = typeof json.error === "string" && CODE.test(json.error) ? json.error : null;
+      const message = `its token endpoint answered with status ${status}${code === null ? "" : ` and "${code}"`}`;
+      // Any other code is about the gateway's own credentials or request, and no fault of the person who logs in.
+      throw new ProviderFailure(message, code === "invalid_grant" ? code : null);
+    }
+    const { id_token: idToken, refresh_token: refreshToken, expires_in: expiresIn } = json;
+    const seconds = typeof expiresIn === "string" ? Number(expiresIn) : expiresIn;
+    return {
+      idToken: typeof idToken === "string" ? idToken : null,
+      refreshToken: typeof refreshToken === "string" && refreshToken !== "" ? refreshToken : null,
+      expiresIn: isTime(seconds) && seconds > 0 ? seconds : null,
+    };
+  }
+
+  /**
+   * The claims of an ID token (OpenID Connect Core §3.1.3.7), or why it is refused. `nonce` of the login; `ofRefresh`: it may be left out there
+   * (§12.2). Rejects with a `ProviderFailure` without keys.
+   */
+  async verified(idToken: string, nonce: unknown, ofRefresh: "refresh" | "login"): Promise<JwtClaims | string> {
+    const { keys: uri } = await this.metadata();
+    const source = this.#sourceOf(uri);
+    let claims = signedClaims(idToken, ALGORITHMS, isIdToken, source.current());
+    if (claims === NO_KEYS || claims === "unknown key") {
+      // The code has been used: the login goes on even if the client disconnects.
+      claims = signedClaims(idToken, ALGORITHMS, isIdToken, (await source.more({ onAbort() {} })) ?? source.current());
+    }
+    if (claims === NO_KEYS) throw new ProviderFailure(NO_KEYS);
+    if (typeof claims === "string") return claims;
+    const { issuer, clientId, leewayS } = this.#settings;
+    const { iss, aud, azp, exp, iat, nbf, sub } = claims;
+    const audiences = listOf(aud) ?? [];
+    const now = this.#tools.clock.wall() / 1000;
+    if (iss !== issuer) return "issuer";
+    if (!audiences.includes(clientId)) return "audience";
+    if (azp === undefined ? audiences.length > 1 : azp !== clientId) return "authorized party";
+    if (!isTime(exp) || !isTime(iat) || !(nbf === undefined || isTime(nbf))) return "malformed";
+    if (now >= exp + leewayS) return "expired";
+    if (now < Math.max(iat, nbf ?? iat) - leewayS) return "early";
+    if (claims.nonce !== nonce && !(ofRefresh === "refresh" && claims.nonce === undefined)) return "nonce";
+    return typeof sub === "string" && sub !== "" ? claims : "subject";
+  }
+
+  close(): void {
+    this.#keys?.source.close();
+    this.#client.close();
+  }
+
+  #sourceOf(url: string): JwksSource {
+    if (this.#keys?.uri !== url) this.#keys = { uri: url, source: new JwksSource({ ...this.#tools, kind: "oidc", url, algorithms: ALGORITHMS, client: this.#client }) };
+    return this.#keys.source;
+  }
+
+  async #fetch(): Promise<Metadata> {
+    const { clock, log, scope } = this.#tools;
+    const { issuer, origins } = this.#settings;
+    try {
+      const { status, json } = await this.#ask(`${issuer.replace(/\/$/, "")}/.well-known/openid-configuration`, { headers: ["Accept", "application/json"] });
+      if (status !== 200) throw new ProviderFailure(`its metadata have status ${status}`);
+      this.#metadata = metadataOf(json, issuer, [issuer, ...origins]);
+      this.#fetchedAt = clock.now();
+      return this.#metadata;
+    } catch (error) {
+      this.#isDown(messageOf(error));
+      log.warn("oidc cannot use the metadata of its provider", { plugin: scope.path, issuer, error: messageOf(error) });
+      throw error;
+    }
+  }
+
+  #isDown(why: string): void {
+    this.#downUntil = this.#tools.clock.now() + PAUSE_MS;
+    this.#lastFailure = why;
+  }
+
+  async #ask(url: string, request: { method?: string; headers: readonly string[]; body?: Buffer; isRepeatable?: boolean }): Promise<Answer> {
+    let answer;
+    try {
+      answer = await this.#client.ask({ url: new URL(url), ...request, timeoutMs: this.#settings.timeoutMs, maxBytes: MAX_BYTES });
+    } catch (error) {
+      this.#isDown(messageOf(error));
+      throw new ProviderFailure(messageOf(error));
+    }
+    const { status, body } = answer;
+    try {
+      const json: unknown = JSON.parse(body.toString());
+      if (typeof json === "object" && json !== null && !Array.isArray(json)) return { status, json: json as Answer["json"] };
+    } catch {
+      // Reported below.
+    }
+    throw new ProviderFailure(`its answer with status ${status} is no JSON object`);
+  }
+}
+
+interface Answer {
+  readonly status: number;
+  readonly json: Readonly<Record<string, unknown>>;
+}
+
+/** RFC 6749 §5.2: the characters of an error code. */
+export const CODE = /^[\x20-\x21\x23-\x5b\x5d-\x7e]{1,100}$/;
+/** Asymmetric ones only: with HMAC, anybody who knows a public key could sign. */
+const ALGORITHMS = ALGORITHM_NAMES.filter((name) => !isHmac(name));
+const isIdToken = typeCheck(["JWT", "absent"]);
+const REFRESH_MS = 60 * 60_000;
+/** After a failure, so that requests do not all wait for a provider that is down. */
+const PAUSE_MS = 2_000;
+const MAX_BYTES = 512 * 1024;
+
+/** Throws a `ProviderFailure` for metadata that must not be used. */
+function metadataOf(json: Answer["json"], issuer: string, origins: readonly string[]): Metadata {
+  // A provider could otherwise speak for another one (OpenID Connect Discovery §4.3).
+  if (json.issuer !== issuer) throw new ProviderFailure(`its metadata name ${shown(json.issuer)} as the issuer, not ${issuer}`);
+  const allowed = new Set(origins.map((url) => new URL(url).origin));
+  const endpoint = (name: string): string => {
+    const url = json[name];
+    if (typeof url !== "string" || !URL.canParse(url) || !SCHEME.test(url)) throw new ProviderFailure(`${name} of its metadata is ${shown(url)}, not a URL`);
+    if (issuer.startsWith("https:") && !url.startsWith("https:")) throw new ProviderFailure(`${name} of its metadata is not an https:// URL`);
+    return url;
+  };
+  const asked = (name: string): string => {
+    const url = endpoint(name);
+    if (!allowed.has(new URL(url).origin)) throw new ProviderFailure(`${name} of its metadata is on another server: add "${new URL(url).origin}" to "origins"`);
+    return url;
+  };
+  const methods = json.token_endpoint_auth_methods_supported;
+  return {
+    authorization: endpoint("authorization_endpoint"),
+    token: asked("token_endpoint"),
+    keys: asked("jwks_uri"),
+    endSession: json.end_session_endpoint === undefined ? null : endpoint("end_session_endpoint"),
+    namesItself: json.authorization_response_iss_parameter_supported === true,
+    takesSecretInForm: Array.isArray(methods) && methods.includes("client_secret_post") && !methods.includes("client_secret_basic"),
+  };
+}
+
+const SCHEME = /^https?:\/\//i;
+
+function shown(value: unknown): string {
+  return value === undefined ? "nothing" : JSON.stringify(value).slice(0, 200);
+}
