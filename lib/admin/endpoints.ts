@@ -10,6 +10,7 @@ import { headerValue, headerValues, type HeaderList } from "../http/headers.ts";
 import { isForeign } from "../operator/own_pages.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import type { Inbound } from "../server/inbound.ts";
+import type * as callers from "./callers_request.ts";
 import type * as streams from "./events.ts";
 import type * as explaining from "./explain_request.ts";
 import type * as logins from "./login.ts";
@@ -27,6 +28,7 @@ export interface EndpointsOptions extends InterfaceOptions {
 export interface OnRequest {
   readonly login: () => Promise<typeof logins>;
   readonly now: () => Promise<typeof nowRequests>;
+  readonly callers: () => Promise<typeof callers>;
   readonly explain: () => Promise<typeof explaining>;
   readonly reload: () => Promise<typeof reloading>;
   readonly events: () => Promise<typeof streams>;
@@ -74,6 +76,7 @@ export class Endpoints {
       "/gateway/stats": { method: "GET", answer: figures(() => view(gateway.recentStats("all"))) },
       "/gateway/now": { method: "GET", answer: async (inbound) => (await loaded(onRequest.now)).nowRequest(inbound, options) },
       "/gateway/plugins": { method: "GET", answer: async (inbound) => (await loaded(onRequest.explain)).pluginsRequest(inbound, options) },
+      "/gateway/callers": { method: "GET", answer: async (inbound) => (await loaded(onRequest.callers)).callersRequest(inbound, options) },
       "/gateway/tests": { method: "GET", answer: () => json(200, testsView(gateway.lastTests)) },
       "/gateway/events": { method: "GET", answer: (inbound) => this.#streamEvents(inbound) },
       "/gateway/explain": { method: "POST", answer: explain },

@@ -27,6 +27,7 @@ export const ON_DEMAND = {
 export const OF_ADMIN: OnRequest = {
   login: () => import("../admin/login.ts"),
   now: () => import("../admin/now.ts"),
+  callers: () => import("../admin/callers_request.ts"),
   explain: () => import("../admin/explain_request.ts"),
   reload: () => import("../admin/reload_request.ts"),
   events: () => import("../admin/events.ts"),

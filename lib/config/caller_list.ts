@@ -2,6 +2,7 @@
  * One list of callers, of the configuration itself or of one file, with what finds a caller by id and by the hash of a key.
  */
 import { hash, timingSafeEqual } from "node:crypto";
+import { mix, textHash } from "../base/mix.ts";
 
 /** A caller as the schema returns it. */
 export interface CallerEntry {
@@ -34,6 +35,8 @@ export class CallerList {
   /** Absolute path of its file; undefined: the list is in the configuration itself. */
   readonly file: string | undefined;
   readonly callers: Caller[] = [];
+  /** Differs where the callers do. */
+  fingerprint = 0;
   readonly #byId = new Map<string, Caller>();
   /** The hashes of all keys, one after the other. */
   #digests = Buffer.alloc(64 * DIGEST_BYTES);
@@ -56,6 +59,7 @@ export class CallerList {
     const caller: Caller = { id, groups: groups.length === 0 ? NO_GROUPS : Object.freeze(groups), enabled, index: this.callers.length, keys: 0 };
     this.callers.push(caller);
     this.#byId.set(id, caller);
+    this.fingerprint = mix(this.fingerprint ^ textHash(id));
     return caller;
   }
 

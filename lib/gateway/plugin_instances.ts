@@ -89,7 +89,7 @@ export function createLink({ name, id, config }: PluginInstance, nth: number, pl
   if (typeof created !== "function") throw new TypeError('"create" gave no function');
   // Ours send nothing else, and the check of every header of a reply costs half a microsecond.
   const middleware = runtime.parts.kinds.includes(kind) ? created : runtime.parts.part("foreignKinds").sendingValid(created);
-  const admitting = kind.identifies === true && callers !== null ? callers.admitting(middleware) : middleware;
+  const admitting = kind.identifies === true && callers !== null ? callers.admitting(middleware, standIns === undefined ? clock : null) : middleware;
   context.instances.add(key);
   const identity = kind.guards === true ? identityOf(key, config) : "";
   const observed = standIns?.observed({ name, scope }, admitting) ?? admitting;

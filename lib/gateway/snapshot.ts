@@ -85,6 +85,7 @@ function compileInto(inUse: InUse, loaded: Loaded, tools: CompileTools): Snapsho
   const { runtime } = tools;
   const egress = new Egress(destinationsOf(loaded.config, loaded.kinds, runtime.parts));
   if (global.counters !== undefined) inUse.shared = runtime.parts.part("redis").sharedCounters(global.counters, inUse, tools);
+  loaded.callers?.remember((name, bytes) => runtime.memory(name, bytes, inUse));
   const plan = tools.metrics?.plan() ?? null;
   const instances = new Set<string>();
   const context: PluginContext = { ...tools, gatewayName: global.name, kinds: loaded.kinds, callers: loaded.callers, egress, inUse, plan, instances };

@@ -1,6 +1,7 @@
 /**
  * The registry of callers: finds callers by their keys, knows their groups, and keeps disabled ones out, whatever plugin identifies them.
  */
+import type { Clock } from "../base/clock.ts";
 import type { Caller, CallerList } from "../config/caller_list.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { Middleware } from "../http/handler.ts";
@@ -10,9 +11,14 @@ const DISABLED = { detail: "This caller is disabled." };
 
 export class CallerRegistry {
   readonly lists: readonly CallerList[];
+  /** The number of the first caller of each list. */
+  readonly #starts: readonly number[];
+  /** When each caller was seen last, in seconds since 1970. */
+  #seen: Uint32Array = new Uint32Array(0);
 
   constructor(lists: readonly CallerList[]) {
     this.lists = lists.filter(({ callers }) => callers.length > 0);
+    this.#starts = this.lists.map((_, i) => this.lists.slice(0, i).reduce((sum, { callers }) => sum + callers.length, 0));
   }
 
   /** The id of the enabled caller who has the key with this SHA-256. */
@@ -32,6 +38,25 @@ export class CallerRegistry {
     return undefined;
   }
 
+  /** From now on it is remembered who is there, in memory that all threads share and that a reload of other things keeps. */
+  remember(memory: (name: string, bytes: number) => ArrayBufferLike): void {
+    const name = `callers ${this.lists.map(({ fingerprint, callers }) => `${fingerprint}/${callers.length}`).join()}`;
+    const count = this.lists.reduce((sum, { callers }) => sum + callers.length, 0);
+    if (count > 0) this.#seen = new Uint32Array(memory(name, count * Uint32Array.BYTES_PER_ELEMENT));
+  }
+
+  /** Whether a request of the caller was admitted within the last minute. */
+  isUsed(list: CallerList, { index }: Caller, clock: Clock): boolean {
+    return Math.floor(clock.wall() / 1000) - (this.#seen[this.#starts[this.lists.indexOf(list)]! + index] ?? 0) < 60;
+  }
+
+  #see(identity: string, clock: Clock): void {
+    for (let i = 0; i < this.lists.length; i++) {
+      const caller = this.lists[i]!.withId(identity);
+      if (caller !== undefined) this.#seen[this.#starts[i]! + caller.index] = Math.floor(clock.wall() / 1000);
+    }
+  }
+
   /** See `groupsOf`. */
   groupsOf(identity: string | null, ofToken: readonly string[]): readonly string[] {
     const groups = identity === null ? undefined : this.withId(identity)?.groups;
@@ -39,12 +64,15 @@ export class CallerRegistry {
     return ofToken.length === 0 ? groups : [...new Set([...ofToken, ...groups])];
   }
 
-  /** Wraps a plugin that identifies callers: one who is disabled gets no further. */
-  admitting(middleware: Middleware): Middleware {
+  /** Wraps a plugin that identifies callers: one who is disabled gets no further. Without a clock nobody is remembered. */
+  admitting(middleware: Middleware, clock: Clock | null): Middleware {
     return (next) =>
       middleware((exchange: Exchange) => {
-        const caller = exchange.identity === null ? undefined : this.withId(exchange.identity);
-        return caller?.enabled === false ? problem(exchange.call, "forbidden", DISABLED) : next(exchange);
+        const { identity } = exchange;
+        if (identity === null) return next(exchange);
+        if (this.withId(identity)?.enabled === false) return problem(exchange.call, "forbidden", DISABLED);
+        if (clock !== null) this.#see(identity, clock);
+        return next(exchange);
       });
   }
 }

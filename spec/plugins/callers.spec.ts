@@ -1,7 +1,9 @@
 /** Callers in a running gateway: who gets in, with which groups, under every plugin that identifies somebody. */
 import { writeFileSync } from "node:fs";
 import { describe, expect, it, onTestFinished } from "vitest";
+import { systemClock } from "../../lib/base/clock.ts";
 import type { ConfigInput } from "../../lib/config/model.ts";
+import { Gateway } from "../../lib/embed/gateway.ts";
 import { createGateway, definePlugin, schema, type GatewayOptions } from "../../lib/index.ts";
 import { together } from "../support/following.ts";
 import { oneService } from "../support/gateway.ts";
@@ -87,9 +89,15 @@ describe("key_auth with callers", () => {
   it("takes them in all workers", async () => {
     const file = fileWith(CALLERS, "callers.json");
     const { main, ports } = await together({ config: config([KEYS], { caller_files: [file] }), plugins: [identify, answer] });
+    const { snapshot } = Gateway.partsOf(main).configuration;
+    const list = snapshot.callers!.lists[0]!;
+    const seen = () => list.callers.filter((caller) => snapshot.callers!.isUsed(list, caller, systemClock)).map(({ id }) => id);
+    expect(seen()).toEqual([]);
     const [first, second] = await Promise.all(ports.map(keptClient));
     const bodies = () => Promise.all([first!, second!].map(async (client) => (await client.ask("/a/x?apiKey=a-key")).body));
     expect(await bodies()).toEqual(['["ada",["gold"]]', '["ada",["gold"]]']);
+    // The main thread, which serves nobody, knows from memory that all threads share.
+    expect(seen()).toEqual(["ada"]);
     writeFileSync(file, JSON.stringify([{ id: "ann", keys: [{ key: "a-key" }] }]));
     await main.reload();
     expect(await bodies()).toEqual(['["ann",[]]', '["ann",[]]']);

@@ -250,6 +250,25 @@ export interface Now {
   readonly stats: (Stats & { readonly history?: undefined }) | StatsWithHistory;
 }
 
+/** GET /gateway/callers: the first callers that fit a search, without their keys. */
+export interface CallersView {
+  readonly total: number;
+  readonly matching: number;
+  readonly callers: readonly ShownCaller[];
+}
+
+export interface ShownCaller {
+  readonly id: string;
+  readonly groups: readonly string[];
+  readonly enabled: boolean;
+  /** Null: it is in the configuration itself. */
+  readonly file: string | null;
+  /** The paths of plugins that can identify it. */
+  readonly plugins: readonly string[];
+  /** Within the last minute. */
+  readonly used: boolean;
+}
+
 /** GET /gateway/plugins: the enabled plugins of a route in the order in which they run. */
 export interface RoutePlugins {
   readonly plugins: readonly Pick<ExplainedPlugin, "level" | "name" | "id" | "config">[];

@@ -2,6 +2,7 @@
  * The frame of the application: navigation, the current page, connection state, sessions and messages.
  */
 import { ApiError, ask } from "./api.ts";
+import { callersPage } from "./callers_page.ts";
 import { configPage } from "./config_page.ts";
 import { el, replace, setText, svg } from "./dom.ts";
 import { faultBanner } from "./fault_banner.ts";
@@ -35,6 +36,7 @@ const SECTIONS: Readonly<Record<string, Section>> = {
   routes: { label: "Routes", icon: "M4 4v4a4 4 0 0 0 4 4h6M11 9l3 3-3 3M4 8v7", open: routesPage, openOne: routePage, names: 2 },
   upstreams: { label: "Upstreams", icon: "M9 15V8M9 8 4 4M9 8l5-4M4 4h.01M14 4h.01M9 15h.01", open: upstreamsPage, openOne: upstreamPage, names: 2 },
   plugins: { label: "Plugins", icon: "M6 2v4M12 2v4M4 6h10v3a5 5 0 0 1-10 0zM9 14v3", open: pluginsPage },
+  callers: { label: "Callers", icon: "M9 9a3 3 0 1 0 0-6 3 3 0 0 0 0 6zM3 15.5c0-3.5 2.7-5 6-5s6 1.5 6 5", open: callersPage },
   try: { label: "Try it", icon: "M5 3.5v11l9-5.5z", open: tryPage },
   tests: { label: "Tests", icon: "M3 4.5 4.5 6 7 3M9.5 4.5H15M3 9.5 4.5 11 7 8M9.5 9.5H15M3 14.5 4.5 16 7 13M9.5 14.5H15", open: testsPage },
   config: { label: "Configuration", icon: "M2.5 5.5H9M13 5.5h2.5M2.5 12.5H5M9 12.5h6.5M11 3.5v4M7 10.5v4", open: configPage },

@@ -1,0 +1,49 @@
+/**
+ * Answers `GET /gateway/callers`: who is in the configuration, and which plugins know them. No key, and no hash of one, is told.
+ */
+import type { Caller, CallerList } from "../config/caller_list.ts";
+import type { Gateway } from "../embed/gateway.ts";
+import { GatewayCore } from "../gateway/gateway.ts";
+import { compressed } from "../http/content_coding.ts";
+import type { Reply } from "../http/reply.ts";
+import { identifying } from "../proof/known_callers.ts";
+import { written } from "../proof/written.ts";
+import type { Inbound } from "../server/inbound.ts";
+import { json, queryOf } from "./replies.ts";
+import type { InterfaceOptions } from "./views.ts";
+
+/** Callers of one reply: who looks for others searches. */
+const MAX_CALLERS = 200;
+/** Plugins of one caller. */
+const MAX_PLUGINS = 10;
+
+export function callersRequest({ target, headers }: Inbound, { gateway, clock }: Pick<InterfaceOptions, "gateway" | "clock">): Reply | Promise<Reply> {
+  const search = (queryOf(target).get("search") ?? "").toLowerCase();
+  const { snapshot } = GatewayCore.partsOf(gateway as Gateway).configuration;
+  const { callers } = snapshot;
+  const fits = ({ id, groups }: Caller) => search === "" || [id, ...groups].some((text) => text.toLowerCase().includes(search));
+  const found: { readonly caller: Caller; readonly list: CallerList }[] = [];
+  let [total, matching] = [0, 0];
+  for (const list of callers?.lists ?? []) {
+    total += list.callers.length;
+    for (const caller of list.callers) if (fits(caller) && ++matching <= MAX_CALLERS) found.push({ caller, list });
+  }
+  const plugins = found.length === 0 ? [] : identifying(pluginsOf(snapshot));
+  const shown = found.map(({ caller, list }) => ({
+    id: caller.id,
+    groups: caller.groups,
+    enabled: caller.enabled,
+    file: list.file ?? null,
+    plugins: plugins.filter(({ knows }) => knows(caller)).slice(0, MAX_PLUGINS).map(({ path }) => path),
+    used: callers!.isUsed(list, caller, clock),
+  }));
+  return compressed(json(200, { total, matching, callers: shown }), headers);
+}
+
+function pluginsOf(snapshot: Parameters<typeof written>[0]) {
+  const steps = written(snapshot);
+  for (;;) {
+    const { done, value } = steps.next();
+    if (done) return value.plugins;
+  }
+}

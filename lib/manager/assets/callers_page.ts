@@ -1,0 +1,93 @@
+/**
+ * The callers page: who is in the configuration, in which groups, which plugins know them, and whether they were here within the last minute.
+ */
+import { ApiError, ask, type CallersView, type ShownCaller } from "./api.ts";
+import { fixedBadge, loading, unreadable } from "./components.ts";
+import { el, replace, setText } from "./dom.ts";
+import { number } from "./format.ts";
+import type { Frame, Known, OpenPage, Page } from "./page.ts";
+import { DataTable, fixedPart, textPart } from "./tables.ts";
+
+const AGAIN_MS = 10_000;
+/** Pause after a key before the gateway is asked. */
+const SEARCH_AFTER_MS = 200;
+
+export const callersPage: OpenPage = (frame) => new CallersPage(frame);
+
+class CallersPage implements Page {
+  readonly title = "Callers";
+  readonly node = el("div", { class: "stack" });
+  readonly #frame: Frame;
+  readonly #table: DataTable<ShownCaller>;
+  readonly #count = el("p", { class: "muted", role: "status" });
+  readonly #input = el("input", { id: "search-callers", type: "search", autocomplete: "off", spellcheck: "false", oninput: () => this.#later(SEARCH_AFTER_MS) });
+  /** Counts requests: a reply to an earlier one is ignored. */
+  #asked = 0;
+  #timer = 0;
+  #digest: string | null = null;
+
+  constructor(frame: Frame) {
+    this.#frame = frame;
+    this.#table = new DataTable<ShownCaller>({
+      name: "callers",
+      caption: "Callers",
+      nouns: ["caller", "callers"],
+      keyOf: ({ id }) => id,
+      searchText: ({ id, groups }) => [id, ...groups].join(" "),
+      searchable: false,
+      empty: el("p", {}, "No callers: “callers” and “caller_files” of the configuration name them."),
+      columns: [
+        { key: "id", title: "Caller", sortBy: ({ id }) => id, make: ({ id }) => textPart(() => id, "kind") },
+        { key: "groups", title: "Groups", sortBy: ({ groups }) => groups.join(), make: ({ groups }) => textPart(() => groups.join(", ") || "–") },
+        { key: "enabled", title: "State", width: 85, sortBy: ({ enabled }) => Number(enabled), make: ({ enabled }) => fixedPart(fixedBadge(enabled ? "good" : "idle", enabled ? "On" : "Off")) },
+        { key: "plugins", title: "Known by", drop: 1, sortBy: ({ plugins }) => plugins.length, make: ({ plugins }) => textPart(() => plugins.join(", ") || "no plugin", "mono") },
+        { key: "used", title: "Last minute", width: 110, sortBy: ({ used }) => Number(used), make: ({ used }) => textPart(() => (used ? "used" : "–")) },
+      ],
+    });
+    replace(this.node, loading("the callers"));
+  }
+
+  update({ status }: Known): void {
+    if (status === null || status.digest === this.#digest) return;
+    this.#digest = status.digest;
+    void this.#load();
+  }
+
+  close(): void {
+    // Ignores a reply that arrives after the page was left.
+    this.#asked += 1;
+    clearTimeout(this.#timer);
+    this.#table.close();
+  }
+
+  #later(ms: number): void {
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => void this.#load(), ms);
+  }
+
+  async #load(): Promise<void> {
+    const own = ++this.#asked;
+    try {
+      const view = await ask<CallersView>("GET", `/gateway/callers?${new URLSearchParams({ search: this.#input.value }).toString()}`);
+      if (own !== this.#asked) return;
+      this.#show(view);
+      this.#later(AGAIN_MS);
+    } catch (error) {
+      if (own === this.#asked) this.#showError(error);
+    }
+  }
+
+  #show({ total, matching, callers }: CallersView): void {
+    const left = matching - callers.length;
+    setText(this.#count, `${number(matching)} of ${number(total)}${left > 0 ? `, the first ${number(callers.length)} are here` : ""}`);
+    const search = el("div", { class: "toolbar toolbar--apart" }, el("div", { class: "field" }, el("label", { for: this.#input.id }, "Search callers and groups"), this.#input), this.#count);
+    // The field that has the focus stays where it is.
+    if (!this.#table.node.isConnected || this.#input.isConnected !== total > 0) replace(this.node, el("div", { class: "card stack" }, total > 0 && search, this.#table.node));
+    this.#table.show(callers);
+  }
+
+  #showError(error: unknown): void {
+    if (error instanceof ApiError && error.status === 401) return this.#frame.showError(error);
+    replace(this.node, ...unreadable("The callers", error, () => void this.#load()));
+  }
+}
