@@ -141,8 +141,11 @@ export class Provider implements KeptState {
   }
 
   #sourceOf(url: string): JwksSource {
-    if (this.#keys?.uri !== url) this.#keys = { uri: url, source: new JwksSource({ ...this.#tools, kind: "oidc", url, algorithms: ALGORITHMS, client: this.#client }) };
-    return this.#keys.source;
+    const { clock, log, scope } = this.#tools;
+    if (this.#keys?.uri === url) return this.#keys.source;
+    const source = new JwksSource({ kind: "oidc", url, algorithms: ALGORITHMS, clock, log, scope, client: this.#client });
+    this.#keys = { uri: url, source };
+    return source;
   }
 
   async #fetch(): Promise<Metadata> {

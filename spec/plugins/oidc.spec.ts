@@ -487,7 +487,7 @@ describe("a refresh", () => {
     const { at, person, gateway, old } = await nearlyOver({}, tools(shared));
     await person.open("/a/page");
     const worker = tools({ ...shared, clock: gateway.tools.clock });
-    const second = browser(gatewayAt(at, {}, { ...worker, clock: gateway.tools.clock }), new Map(old));
+    const second = browser(gatewayAt(at, {}, worker), new Map(old));
     const answer = await second.open("/a/page");
     expect([answer.status, setCookies(answer), at.asked.length]).toEqual([200, [], 1]);
     gateway.tools.clock.advance(61_000);

@@ -7,7 +7,7 @@ import type { Reply } from "../../lib/http/reply.ts";
 import { oidc } from "../../lib/plugins/oidc.ts";
 import type { Tools } from "../../lib/plugins/plugin.ts";
 import { backend } from "../journeys/harness.ts";
-import { manualClock } from "../support/clock.ts";
+import { manualClock, type ManualClock } from "../support/clock.ts";
 import { exercise, instance, madeUpExchange, madeUpTools, plainReply } from "../support/exercise.ts";
 
 /** What `manualClock` begins with, in seconds. */
@@ -68,8 +68,7 @@ export async function provider() {
 type Provider = Awaited<ReturnType<typeof provider>>;
 
 /** Tools with a manual clock, whose kept things are closed when the test ends, and are the same for the same settings. */
-export function tools(parts: Partial<Tools> = {}) {
-  const clock = manualClock();
+export function tools({ clock = manualClock(), ...parts }: Partial<Omit<Tools, "clock">> & { readonly clock?: ManualClock } = {}) {
   const kept = new Map<string, { close(): unknown }>();
   const keep: Tools["keep"] = (name, settings, make) => {
     const key = JSON.stringify([name, settings]);
@@ -80,7 +79,9 @@ export function tools(parts: Partial<Tools> = {}) {
     }
     return kept.get(key) as ReturnType<typeof make>;
   };
-  return { ...madeUpTools({ keep, clock, ...parts }), clock };
+  const made = { ...madeUpTools({ keep, clock, ...parts }), clock };
+  // As in a gateway: nobody has loaded this part.
+  return Object.defineProperty(made, "verifyPassword", { enumerable: true, get: () => { throw new Error("the part is not loaded"); } });
 }
 
 type Parts = Partial<ExchangeParts> & { readonly cookies?: ReadonlyMap<string, string>; readonly accept?: string };
