@@ -667,6 +667,37 @@ describe("Node for lib/http/delivery.ts", () => {
   });
 });
 
+describe("Node for lib/base/event_loop.ts", () => {
+  it("a write of text makes a request whose class has a constructor without arguments, and which only a write that is not taken at once uses", async () => {
+    const { near, far } = await pair();
+    type Request = { readonly constructor: new () => Request; oncomplete: (status: number) => void };
+    type Handle = { writeLatin1String: (request: Request, text: string) => number; readonly writeQueueSize: number };
+    const { _handle: handle } = near as unknown as { readonly _handle: Handle };
+    const write = handle.writeLatin1String;
+    const seen: Request[] = [];
+    handle.writeLatin1String = (request, text) => {
+      seen.push(request);
+      return write.call(handle, request, text);
+    };
+    near.write("by the stream;", "latin1");
+    handle.writeLatin1String = write;
+    expect(seen).toHaveLength(1);
+    const own = new seen[0]!.constructor();
+    for (const text of ["one;", "two;"]) expect([handle.writeLatin1String(own, text), handle.writeQueueSize]).toEqual([0, 0]);
+    far.pause();
+    const ended = new Promise<number>((resolve) => (own.oncomplete = resolve));
+    const large = LARGE.toString("latin1");
+    expect(handle.writeLatin1String(own, large)).toBe(0);
+    expect(handle.writeQueueSize).toBeGreaterThan(0);
+    let read = "";
+    far.on("data", (chunk: Buffer) => void (read += chunk.toString("latin1"))).resume();
+    expect(await ended).toBe(0);
+    expect(handle.writeQueueSize).toBe(0);
+    await eventually(() => read.length === 22 + large.length, "all of it");
+    expect(read === `by the stream;one;two;${large}`).toBe(true);
+  });
+});
+
 describe("Node for lib/upstream/http1_request.ts and lib/upstream/pool.ts", () => {
   it("`onread` of a new connection gets all bytes, and none are emitted as events", async () => {
     const server = net.createServer((socket) => void socket.end("answer"));

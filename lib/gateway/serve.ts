@@ -34,7 +34,6 @@ export interface ServeTools {
 interface RequestsTools extends ServeTools, Pick<CompileTools, "metrics" | "tracer"> {
   readonly configuration: { readonly snapshot: Snapshot };
   readonly runtime: Pick<Runtime, "threads" | "inFlight">;
-  /** Called once, before the first request. */
   readonly activate: () => void;
   readonly accessLog: AccessLog;
 }
@@ -122,10 +121,8 @@ export class Requests {
     if (--this.#inFlight === 0) this.#noneInFlight?.();
   };
 
-  /** The rules by which requests are received now. */
   readonly receiving = (): ReceiveOptions => this.#tools.configuration.snapshot.receiving;
 
-  /** Resolves when no request is being answered. */
   untilNone(): Promise<void> {
     if (this.#inFlight === 0) return Promise.resolve();
     return new Promise((resolve) => {
@@ -133,7 +130,6 @@ export class Requests {
     });
   }
 
-  /** From now on every request is refused. */
   close(): void {
     this.#state = "closed";
   }

@@ -18,7 +18,6 @@ export function runningOrder<T extends { readonly kind: Pick<AnyPlugin, "guards"
 
 /** One plugin instance of a route. */
 export interface Link {
-  /** Its kind. */
   readonly name: string;
   readonly scope: Scope;
   readonly middleware: Middleware;

@@ -127,7 +127,6 @@ function placeOf(text: string): Place {
   return kind === "query" ? { isQuery: true, name } : { isQuery: false, name: name.toLowerCase() };
 }
 
-/** The first key there. */
 function keyAt({ isQuery, name }: Place, { query, headers }: Exchange): string | undefined {
   if (isQuery) return queryKeys(query, name)[0];
   const value = headerValue(headers, name);

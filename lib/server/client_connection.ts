@@ -13,13 +13,13 @@
  * another one is in progress (pipelining, RFC 9112 §9.3.2) wait as bytes; beyond 64 KiB the socket is not read (`#wantsBytes`).
  */
 import type { Socket } from "node:net";
-import { entry } from "../base/event_loop.ts";
+import { entry, writeText } from "../base/event_loop.ts";
 import { ERRORS, ignore } from "../base/errors.ts";
 import { Delivery } from "../http/delivery.ts";
 import type { HeaderList } from "../http/headers.ts";
 import { LentBody } from "../http/lent_body.ts";
 import { discard, problem, type Reply } from "../http/reply.ts";
-import { kept, ownReads } from "./client_socket.ts";
+import { kept, ownReads, SharingSocket } from "./client_socket.ts";
 import { bodyToSend, dateLine, framingOf, replyText, sendableReply, streamReply } from "./client_reply.ts";
 import { CLOSE, KEEP_ALIVE, KEEP_ALIVE_MS, NOTHING, refuseUnread, UPGRADE, writeInformation, type Http1Options, type Responder } from "./http1.ts";
 import { isLive } from "./limits.ts";
@@ -206,7 +206,8 @@ export class ClientConnection implements RequestSink, Responder {
     const socket = this.#socket;
     // Over TLS Node learns later that the system took a write: the write itself tells, as an empty one behind it is another system call.
     const flushed = this.#connection.encrypted ? this.#onFlushed : undefined;
-    if (this.#bytes === null) socket.write(this.#text, "latin1", flushed);
+    if (this.#bytes === null && socket instanceof SharingSocket) writeText(socket, this.#text);
+    else if (this.#bytes === null) socket.write(this.#text, "latin1", flushed);
     else {
       socket.cork();
       socket.write(this.#text, "latin1");
@@ -219,7 +220,6 @@ export class ClientConnection implements RequestSink, Responder {
     else this.#phase = "flushing";
   };
 
-  /** All of the reply has been given to the socket. */
   #written(): void {
     this.#phase = "flushing";
     if (this.#socket.writableLength === 0) this.#sent();

@@ -29,7 +29,7 @@ export class ReadMemory {
   }
 }
 
-class SharingSocket extends Socket {
+export class SharingSocket extends Socket {
   /** Where the bytes of "data" events lie; null: in their own memory. */
   memory: ArrayBufferLike | null;
 

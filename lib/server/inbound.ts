@@ -9,7 +9,6 @@ import type { RequestFacts } from "../http/request_facts.ts";
 import type { Framing, Refusal, Underscores } from "./framing.ts";
 import type { Limits } from "./limits.ts";
 
-/** A request before it is matched. */
 export interface Inbound extends RequestFacts {
   readonly body: Readable | null;
   readonly trailers: () => HeaderList;
@@ -18,10 +17,8 @@ export interface Inbound extends RequestFacts {
   readonly refusal: Refusal | null;
 }
 
-/** The rules of the configuration in force. */
 export interface ReceiveOptions {
   readonly clock: Clock;
-  /** Null: there are none. */
   readonly proxies: TrustedProxies | null;
   readonly limits: Limits;
   readonly underscores?: Underscores;
@@ -29,7 +26,6 @@ export interface ReceiveOptions {
 
 /** The proxies in `global.trusted_proxies`, and what their headers say about a request. */
 export interface TrustedProxies {
-  /** Whether the address is one of them. */
   readonly has: (address: string) => boolean;
   /** The request id, if it is fit for headers and logs. */
   readonly givenId: (headers: HeaderList) => string | undefined;
@@ -48,7 +44,6 @@ export interface ConnectionFacts {
 /** The head of a request, whichever codec has read it. */
 export interface RequestHead {
   readonly method: string;
-  /** The request target as it was sent. */
   readonly target: string;
   readonly httpVersion: string;
   readonly headers: HeaderList;

@@ -62,7 +62,6 @@ export function refuseSize(target: string, headers: HeaderList, { maxUriBytes, m
   return null;
 }
 
-/** For an `Expect` other than 100-continue. */
 const UNKNOWN_EXPECTATION: Refusal = { code: "expectation_failed", detail: "The only expectation that can be met is 100-continue." };
 
 /** Also of a view of a TLS connection, as a session of HTTP/2 has one. */

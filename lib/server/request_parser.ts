@@ -43,7 +43,6 @@ export class Pieces {
     return memory.subarray(start, start + length);
   }
 
-  /** All bytes have been used. */
   forget(): void {
     this.#memory = null;
   }
@@ -196,7 +195,6 @@ const HEAD = new RegExp(String.raw`${LINE}(?:${FIELD_LINE})*\r\n`, "y");
 /** The methods that node's own parser accepts: an unknown method is a mistake, or a request smuggling attempt. */
 const METHODS: ReadonlySet<string> = new Set(http.METHODS);
 
-/** Whether `text` begins with a request line. */
 function isRequestLine(text: string): boolean {
   return REQUEST_LINE.test(text) && hasKnownMethod(text);
 }
@@ -244,7 +242,6 @@ for (const [part, bytes, next] of GRAMMAR) {
   for (let byte = 0; byte < 256; byte++) if (bytes.test(String.fromCharCode(byte))) NEXT[row(part) + byte] = row(next);
 }
 
-/** Whether the white space before `end` contains a tab. */
 function hasTabBefore(text: string, end: number): boolean {
   for (let i = end - 1; text.charCodeAt(i) <= SPACE; i--) if (text.charCodeAt(i) === TAB) return true;
   return false;

@@ -13,7 +13,6 @@ import type { UpstreamTls } from "./tls.ts";
 export interface ConnectionPoolOptions extends ConnectTarget {
   /** "h2": over TLS, negotiated by ALPN. "h2c": without TLS, by prior knowledge (RFC 9113 §3.3). */
   readonly protocol: "http" | "https" | "h2" | "h2c";
-  /** How long an unused connection is kept, in milliseconds. */
   readonly keepaliveIdleMs: number;
   /** For "https" and "h2", and only for them. */
   readonly tls?: UpstreamTls;
@@ -26,29 +25,25 @@ interface Waiter<Lease> {
 }
 
 /** A lease is the right to one request at a time: on a connection (HTTP/1.1), or on a stream of one (HTTP/2). */
-export abstract class ConnectionPool<Lease> {
-  readonly options: ConnectionPoolOptions;
+export abstract class ConnectionPool<Lease, Options extends ConnectionPoolOptions = ConnectionPoolOptions> {
+  readonly options: Options;
   /** The deadlines of all requests over these connections. */
   readonly deadlines: DeadlineTimer;
   readonly clock: Clock;
   protected state: "open" | "retired" | "destroyed" = "open";
-  /** Begins to connect to the upstream, at this address first: see `connect`. */
   protected readonly connect: ReturnType<UpstreamTls["connector"]>;
-  /** Requests in progress. */
   leased = 0;
-  /** Requests that wait for a lease. */
   waiting = 0;
   /** How many leases each client has, by `Call.holder`. */
   readonly held = new Map<string, number>();
   /** The requests that wait, by client. Clients with less than their share take turns; the requests of one client are served in their order. */
   readonly #waiters = new Map<string, Set<Waiter<Lease>>>();
-  /** Most connections at one time. */
   maxConnections: number;
   #clientShare = 1;
   #unfollow: (() => void) | null = null;
 
   /** Throws when the client certificate and its key do not fit. */
-  constructor(options: ConnectionPoolOptions, maxConnections: number, clock: Clock) {
+  constructor(options: Options, maxConnections: number, clock: Clock) {
     const { protocol, tls } = options;
     this.options = options;
     this.clock = clock;
@@ -64,7 +59,6 @@ export abstract class ConnectionPool<Lease> {
     this.grant();
   }
 
-  /** Most leases at one time. */
   protected get places(): number {
     return this.maxConnections;
   }
@@ -86,12 +80,10 @@ export abstract class ConnectionPool<Lease> {
     return lease;
   }
 
-  /** Whether it holds all that one client may. */
   #hasShare(client: string): boolean {
     return client !== "" && (this.held.get(client) ?? 0) >= mostOfClient(this.places, this.#clientShare);
   }
 
-  /** Ends one lease of this client. */
   release(client: string): void {
     const left = this.held.get(client)! - 1;
     if (left > 0) this.held.set(client, left);
@@ -154,7 +146,6 @@ export abstract class ConnectionPool<Lease> {
     this.closeAll(shuttingDown());
   }
 
-  /** Closes the unused connections. */
   abstract dropIdle(): void;
 
   protected abstract closeAll(fault: Fault): void;
@@ -162,12 +153,10 @@ export abstract class ConnectionPool<Lease> {
   /** A free lease; null when there is none. */
   protected abstract take(except: Lease | null): Lease | null;
 
-  /** The name has these addresses now. */
   protected abstract readdress(addresses: readonly Address[]): void;
 
   readonly #grantNow = entry("a free connection", () => this.grant());
 
-  /** Gives free leases to requests that wait. */
   protected grant(): void {
     for (let client = this.#nextClient(); client !== null; client = this.#nextClient()) {
       const lease = this.#lease(client, null);

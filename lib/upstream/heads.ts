@@ -13,7 +13,6 @@ import { MAX_CONNECTION_OPTIONS, NameMap, nameSet, type HeaderList } from "../ht
 import type { Reply } from "../http/reply.ts";
 
 export interface HeadOptions {
-  /** Keep the client's Host instead of naming the upstream. */
   readonly preserveHost: boolean;
   /** Our name in Via (RFC 9110 §7.6.3). */
   readonly viaName: string;
@@ -187,8 +186,6 @@ export function fieldLines(list: HeaderList): string {
 /** No character outside Latin-1, no control character other than the tab. */
 const START = new RegExp(String.raw`^[${TOKEN_CHARACTERS}]+ [\x21-\x7e\x80-\xff]+ HTTP/1\.1\r\n$`);
 const FIELDS = new RegExp(`^(?:${FIELD_LINE})*$`);
-
-// Responses.
 
 /** As Node's `IncomingMessage` calls it. */
 export interface ResponseHead {

@@ -2,7 +2,7 @@
  * Sends a request to an upstream over HTTP/1.1: the head as one string, the response read by our own parser or by Node's.
  */
 import { Readable } from "node:stream";
-import { entry } from "../base/event_loop.ts";
+import { entry, writeText } from "../base/event_loop.ts";
 import { connectFailure, Fault, ignore } from "../base/errors.ts";
 import { writeChunk, type Sink } from "../http/body.ts";
 import { NO_TRAILERS } from "../http/body_reader.ts";
@@ -76,8 +76,6 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
     else if (this.phase === "connecting") this.watch(this.attempt.options.connectMs);
   }
 
-  // The connection.
-
   connected(): void {
     if (this.phase !== "connecting") return;
     const { options, to } = this.attempt;
@@ -93,7 +91,7 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
     }
     this.#isWritten = body === null || this.#takeWhole(body);
     // A new connection sends at once: bytes that arrive before that may be its refusal.
-    if (connection.isReused) to.pool.writeBatch.add(connection.send);
+    if (connection.isReused) to.pool.options.writeBatch.add(connection.send);
     else this.send();
     if (body === null) this.awaitResponse();
   }
@@ -162,8 +160,6 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
     this.fail(new Fault("upstream_reset", "the connection closed before a response"));
   }
 
-  // The request.
-
   /** Accepts a body that is in memory and as long as the head states; any other body is streamed. */
   #takeWhole(body: Readable): boolean {
     this.#bytes = this.attempt.bytes;
@@ -175,10 +171,12 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
   /** Sends the request, unless it was cancelled while it waited. */
   send(): void {
     if (this.phase === "over") return;
-    const { body } = this.attempt.exchange;
-    const { socket } = this.#connection;
+    const { body, method } = this.attempt.exchange;
+    const { socket, lendsBytes } = this.#connection;
     if (body !== null) socket.cork();
-    socket.write(this.#text, "latin1");
+    // Plain connections, and no others, lend what they read. Guarded writes are the stream's.
+    if (body === null && lendsBytes && isIdempotent(method)) writeText(socket, this.#text);
+    else socket.write(this.#text, "latin1");
     if (body === null) this.#isSent = true;
     else this.#sendBody(body);
   }
@@ -202,7 +200,7 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
     if (this.#small === null) {
       if (chunk.length >= SMALL_BYTES) return this.#put(chunk);
       this.#small = [chunk];
-      this.attempt.to.pool.writeBatch.add(() => this.#putSmall());
+      this.attempt.to.pool.options.writeBatch.add(() => this.#putSmall());
     } else if (this.#small.push(chunk) === MAX_SMALL) return this.#putSmall();
     return !this.#connection.socket.writableNeedDrain;
   }
@@ -258,8 +256,6 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
     return this.#connection.socket.writableLength === 0 && !this.#isWritten;
   }
 
-  // The response.
-
   informed(head: ResponseHead): void {
     this.inform(head.statusCode!, head.rawHeaders);
   }
@@ -291,7 +287,7 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
     this.#response = head;
     this.receive();
     if (whole === null || !this.#connection.lendsBytes) this.#first = whole;
-    else this.#first = whole.length >= LENT_BYTES ? this.attempt.to.pool.readBuffer.lend(whole) : Buffer.from(whole);
+    else this.#first = whole.length >= LENT_BYTES ? this.attempt.to.pool.options.readBuffer.lend(whole) : Buffer.from(whole);
   }
 
   body(part: Buffer): void {
@@ -338,8 +334,6 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
     return body;
   }
 
-  // The end.
-
   protected override close(): void {
     this.#connection.end();
     this.#release();
@@ -358,7 +352,6 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
     this.#leave("spent");
   }
 
-  /** The connection goes back to the pool, or is closed. */
   #leave(connection: "kept" | "spent"): void {
     this.finish();
     if (connection === "spent") return this.close();

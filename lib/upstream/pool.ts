@@ -2,7 +2,6 @@
  * The HTTP/1.1 connections to one upstream: unused ones are kept, and its addresses are used in turn.
  */
 import type { Socket } from "node:net";
-import type { Clock } from "../base/clock.ts";
 import { ignore } from "../base/errors.ts";
 import { GuardedReadable, type WriteBatch } from "../base/event_loop.ts";
 import { LentBody } from "../http/lent_body.ts";
@@ -13,28 +12,17 @@ import type { NodeResponseParser } from "./node_response_parser.ts";
 import { ResponseParser, type ResponseSink } from "./response_parser.ts";
 
 export interface PoolOptions extends ConnectionPoolOptions {
-  /** Of all plain connections. */
   readonly readBuffer: ReadBuffer;
   /** Writes the requests of one round of the event loop together. */
   readonly writeBatch: WriteBatch;
 }
 
-export class Pool extends ConnectionPool<true> {
-  readonly readBuffer: ReadBuffer;
-  readonly writeBatch: WriteBatch;
-  /** In use or not. */
+export class Pool extends ConnectionPool<true, PoolOptions> {
   readonly #connections = new Set<Connection>();
   /** Those that are not in use; of each address the last is used next, so that the others can time out. */
   readonly #idle: Connection[] = [];
   /** Counts connections: whose turn it is among the addresses. */
   #turn = 0;
-
-  /** Throws when the client certificate and its key do not fit. */
-  constructor(options: PoolOptions, maxConnections: number, clock: Clock) {
-    super(options, maxConnections, clock);
-    this.readBuffer = options.readBuffer;
-    this.writeBatch = options.writeBatch;
-  }
 
   /**
    * Returns a connection for one request that holds a lease: the most recently used one to the next address, or a new one. The caller
@@ -58,7 +46,6 @@ export class Pool extends ConnectionPool<true> {
     return this.#open(address, this.options.protocol === "http");
   }
 
-  /** The request on it is over: the connection is kept for the next one if it can be. */
   giveBack(connection: Connection): void {
     connection.leave();
     if (this.state !== "open" || !connection.isUsable || connection.parser.keepsFor === 0) connection.socket.destroy();
@@ -100,7 +87,7 @@ export class Pool extends ConnectionPool<true> {
       connection.read(buffer.subarray(0, bytes));
       return true;
     };
-    const socket = this.connect(address, lendsBytes ? { onread: { buffer: this.readBuffer.buffer, callback: read } } : {});
+    const socket = this.connect(address, lendsBytes ? { onread: { buffer: this.options.readBuffer.buffer, callback: read } } : {});
     const connection: Connection = new Connection(socket, this.options.keepaliveIdleMs, address, lendsBytes);
     this.#connections.add(connection);
     socket.once("close", () => {
@@ -112,14 +99,10 @@ export class Pool extends ConnectionPool<true> {
   }
 }
 
-/** The request that uses the connection. */
 export interface ConnectionUser {
-  /** The connection is established, with TLS if that is used. */
   connected(): void;
   received(chunk: Buffer): void;
-  /** Called by the write batch. */
   send(): void;
-  /** The upstream has closed its side without an error. */
   endOfConnection(): void;
   /** Not a byte either way for as long as `setSilence` says. */
   silent(): void;

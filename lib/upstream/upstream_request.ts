@@ -56,7 +56,6 @@ type Phase = "connecting" | "sending" | "waiting" | "receiving" | "draining" | "
 const DRAIN_MS = 100;
 
 export abstract class UpstreamRequest<Connections extends { readonly deadlines: DeadlineTimer }> implements HasDeadline {
-  /** As `HasDeadline`. */
   place = -1;
   /** Whether the client holds its body back until the upstream asks for it (`Expect: 100-continue`); the upstream's 100 does. */
   protected awaitsContinue = false;
@@ -90,7 +89,6 @@ export abstract class UpstreamRequest<Connections extends { readonly deadlines: 
     return Math.min(this.#phaseEndsAt, endsAt, this.#hasResponse ? Infinity : tryEndsAt);
   }
 
-  /** Whether the head of the final response has arrived. */
   get #hasResponse(): boolean {
     return this.phase === "receiving" || this.phase === "draining";
   }
@@ -152,7 +150,6 @@ export abstract class UpstreamRequest<Connections extends { readonly deadlines: 
     this.#stopUpload = pump(body, sink, { done, broken }, length);
   }
 
-  /** All of the request has been sent. */
   protected awaitResponse(): void {
     if (this.phase !== "sending") return;
     this.phase = "waiting";
@@ -165,7 +162,6 @@ export abstract class UpstreamRequest<Connections extends { readonly deadlines: 
     this.attempt.exchange.call.inform(status, informationHeaders(status, headers));
   }
 
-  /** The head of the final response has arrived. */
   protected receive(): void {
     this.phase = "receiving";
     this.watch(0);
@@ -195,7 +191,6 @@ export abstract class UpstreamRequest<Connections extends { readonly deadlines: 
     this.stopUpload();
   }
 
-  /** Takes no more of the client's body. */
   protected stopUpload(): void {
     this.#stopUpload?.();
     this.#stopUpload = null;

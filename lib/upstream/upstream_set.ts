@@ -84,11 +84,9 @@ export function authorityOf({ host, port, protocol }: { readonly host: string; r
   return port === (protocol === "https" || protocol === "h2" ? 443 : 80) ? name : `${name}:${port}`;
 }
 
-/** An upstream and its settings in a configuration. */
 export interface Member {
   readonly peer: Peer;
   readonly weight: number;
-  /** Default: none. */
   readonly group?: string | undefined;
   /** Null: it is always usable. */
   readonly health: HealthSettings | null;
@@ -110,9 +108,7 @@ export function onlyPicker(peer: Peer): Picker {
 export class UpstreamSet {
   readonly service: string;
   peers: readonly Peer[] = [];
-  /** Null: no circuit breaker is configured. */
   breaker: Breaker | null = null;
-  /** Null: no retries were configured. */
   budget: RetryBudget | null = null;
 
   constructor(service: string) {
@@ -150,7 +146,6 @@ export class UpstreamSet {
     breaker?.breaker.configure(breaker.settings);
   }
 
-  /** The service is no longer configured. */
   close(): void {
     for (const peer of this.peers) peer.health.close();
   }
