@@ -32,6 +32,7 @@ export const ERRORS = Object.freeze({
   session_required: client(401, "A login is required"),
   client_certificate_missing: client(401, "A client certificate is required"),
   client_certificate_invalid: client(401, "The client certificate is not accepted"),
+  identity_required: client(401, "The caller must be identified"),
   forbidden: client(403, "The request is not allowed"),
   bot_detected: client(403, "Automated clients are not allowed"),
   route_not_found: client(404, "No route matches the request"),

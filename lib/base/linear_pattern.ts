@@ -25,6 +25,40 @@ export function linearPattern(source: string): LinearPattern | string {
   return typeof compiled === "string" ? compiled : matcher(compiled.states, compiled.start);
 }
 
+/** A pattern for texts that clients choose: its steps are bounded, since a long text could keep the event loop busy. Throws for one that `linearPattern` refuses. */
+export function boundedPattern(source: string) {
+  const pattern = linearPattern(source);
+  if (typeof pattern === "string") throw new Error(`the pattern ${JSON.stringify(source)} ${pattern}`);
+  let left = 0;
+  const meter: StepMeter = {
+    isDue: false,
+    pause: () => Promise.resolve(),
+    spend(steps) {
+      left -= steps;
+      if (left < 0) throw TOO_MANY_STEPS;
+    },
+  };
+  return {
+    /** A request begins, which has steps of its own. */
+    begin(): void {
+      left = MAX_STEPS;
+    },
+    /** False, too, once the steps of the request are used up. */
+    test(text: string): boolean {
+      try {
+        return pattern.test(text, meter) === true;
+      } catch (error) {
+        if (error !== TOO_MANY_STEPS) throw error;
+        return false;
+      }
+    },
+  };
+}
+
+/** Of one pattern for one request, some milliseconds. A pattern with ten states needs so many for 20,000 characters. */
+const MAX_STEPS = 200_000;
+const TOO_MANY_STEPS = new Error("the pattern needs too many steps");
+
 /** A short text that the pattern matches, of characters of the alphabet, by default of all, the first ones preferred; null if there is none. */
 export function examplePattern(source: string, alphabet?: string): string | null {
   const compiled = statesOf(source);

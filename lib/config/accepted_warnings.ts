@@ -10,6 +10,8 @@ export const ACCEPTABLE_WARNINGS = [
   "guard_bypassed",
   "cache_outside_guard",
   "limit_before_identity",
+  "authorize_before_identity",
+  "group_unknown",
   "token_for_anyone",
   "guard_fails_open",
   "plain_http_secret",

@@ -5,7 +5,7 @@ import { TOKEN_CHARACTERS } from "../base/http_grammar.ts";
 import type { PartFields } from "./part_fields.ts";
 import { integer, object, optional, string, withDefault } from "./schema.ts";
 
-/** See `MAX_LIMIT` in `rate_limit.ts`. */
+/** See `MAX_LIMIT` in `fields.ts`. */
 const MAX_COST = 999_999_999_999_999;
 
 export const COST = object(

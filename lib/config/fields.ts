@@ -76,6 +76,12 @@ export const METHOD = s.string({
   },
 });
 
+/** The largest integer of a structured field (RFC 9651 §3.3.1), such as the limits in RateLimit-Policy. */
+export const MAX_LIMIT = 999_999_999_999_999;
+const limit = (span: string) => s.optional(s.integer({ min: 1, max: MAX_LIMIT, describe: `Allowed requests in any ${span}.` }));
+export const WINDOW_FIELDS = { limit_second: limit("second"), limit_min: limit("minute"), limit_hour: limit("hour"), limit_day: limit("24 hours") };
+export const NO_WINDOW = 'needs "limit_second", "limit_min", "limit_hour" or "limit_day"';
+
 export const HOST_PATTERN = s.string({
   references: "none",
   lowerCase: true,

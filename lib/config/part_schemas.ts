@@ -8,6 +8,7 @@ import type { CIRCUIT_BREAKER } from "./circuit_breaker.ts";
 import type { CONDITIONS } from "./conditions.ts";
 import type { COST } from "./cost.ts";
 import type { COUNTERS } from "./counters.ts";
+import type { RATE_LIMITS_BY_GROUP } from "./group_limits.ts";
 import type { HASH_BALANCE_FACTOR, HASH_ON } from "./hash_on.ts";
 import type { HEALTH } from "./health.ts";
 import type { HTTPS_REDIRECT } from "./https_redirect.ts";
@@ -29,6 +30,8 @@ export interface PartSchemas {
   readonly counters: typeof COUNTERS;
   /** Of `rate_limit` and `quota`. */
   readonly cost: typeof COST;
+  /** Of `rate_limit`. */
+  readonly limits_by_group: typeof RATE_LIMITS_BY_GROUP;
   /** An item of `trusted_proxies`. */
   readonly address_range: typeof ADDRESS_RANGE;
   /** An item of `accept_warnings`. */

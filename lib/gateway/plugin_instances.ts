@@ -68,7 +68,7 @@ export function createLink({ name, id, config }: PluginInstance, nth: number, pl
     },
     common: (what, make) => runtime.common(`${name}: ${what}`, make),
     count: (what) => runtime.count(`count of ${name}: ${what}`),
-    counts: (what) => runtime.counts(`counts of ${name}: ${what}`),
+    counts: (what) => runtime.common(`${name} held: ${what}`, () => new (runtime.parts.part("heldCounts").HeldCounts)(runtime.lasting, `${name}: ${what}`)),
     shared(what, bytes) {
       if (!Number.isSafeInteger(bytes) || bytes < 1) throw new RangeError(`the memory "${what}" cannot have ${bytes} bytes: ask for a whole number, at least 1`);
       return byWorkers?.sharedBy(key, what, bytes, context) ?? null;
@@ -106,10 +106,10 @@ function limitersOf(key: string, context: PluginContext): Pick<Tools, "counters"
       return (store ?? runtime.counters).limiter(limiterKey, options, memoryOf(limiterKey));
     },
   };
-  const limiterBy: Tools["limiterBy"] = (make) => {
-    inUse.limiters.add(key);
+  const limiterBy: Tools["limiterBy"] = (make, limiterKey = key) => {
+    inUse.limiters.add(limiterKey);
     const { clock, counters: local, state } = runtime;
-    return make({ clock, local, shared: inUse.shared, state, memory: memoryOf(key) }, key);
+    return make({ clock, local, shared: inUse.shared, state, memory: memoryOf(limiterKey) }, limiterKey);
   };
   return { counters, limiterBy };
 }

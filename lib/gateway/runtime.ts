@@ -11,7 +11,6 @@ import { ALONE, isWorker, type Threads } from "../base/threads.ts";
 import type { KeptState } from "../plugins/plugin.ts";
 import type { SharedConnections } from "../server/shared_connections.ts";
 import type { KeptTables } from "../store/costs.ts";
-import type { HeldCounts } from "../store/held_counts.ts";
 import type { MemoryCounters } from "../store/memory.ts";
 import type { RedisCounters } from "../store/redis.ts";
 import type { WorkerCounters } from "../store/shared_callers.ts";
@@ -142,11 +141,6 @@ export class Runtime {
   /** A count over all workers, as long as the gateway. */
   count(name: string): SharedCount {
     return this.common(name, () => new (this.parts.part("shared").SharedCount)(this.lasting, name));
-  }
-
-  /** A count for each key over all workers, as long as the gateway. */
-  counts(name: string): HeldCounts {
-    return this.common(name, () => new (this.parts.part("heldCounts").HeldCounts)(this.lasting, name));
   }
 
   /** See `limits`. */

@@ -1,7 +1,7 @@
 /**
  * Decides whether a request fulfils configured conditions on its headers, its query, its cookies and its scheme.
  */
-import { linearPattern, type StepMeter } from "../base/linear_pattern.ts";
+import { boundedPattern } from "../base/linear_pattern.ts";
 import { findCookie } from "./cookies.ts";
 import { sameName, UNKNOWN_VALUE, type HeaderList } from "./headers.ts";
 
@@ -120,34 +120,14 @@ function decodesTo(query: string, start: number, end: number, wanted: Buffer): b
   return length === wanted.length;
 }
 
-/** The pattern's steps are bounded: a client could send a long value that keeps the event loop busy. */
 function patternTest(place: NamedPlace, name: string, source: string): Holds {
-  const pattern = linearPattern(source);
-  if (typeof pattern === "string") throw new Error(`the pattern ${JSON.stringify(source)} ${pattern}`);
-  let left = 0;
-  const meter: StepMeter = {
-    isDue: false,
-    pause: () => Promise.resolve(),
-    spend(steps) {
-      left -= steps;
-      if (left < 0) throw TOO_MANY_STEPS;
-    },
-  };
-  const search = searchOf(place, name, (value) => value === UNKNOWN_VALUE || pattern.test(place === "query" ? decoded(value) : value, meter) === true);
+  const pattern = boundedPattern(source);
+  const search = searchOf(place, name, (value) => value === UNKNOWN_VALUE || pattern.test(place === "query" ? decoded(value) : value));
   return (headers, query) => {
-    left = MAX_STEPS;
-    try {
-      return search(headers, query);
-    } catch (error) {
-      if (error !== TOO_MANY_STEPS) throw error;
-      return false;
-    }
+    pattern.begin();
+    return search(headers, query);
   };
 }
-
-/** Of one pattern for one request, some milliseconds. A pattern with ten states needs so many for 20,000 characters. */
-const MAX_STEPS = 200_000;
-const TOO_MANY_STEPS = new Error("the pattern needs too many steps");
 
 /** Bytes that are not UTF-8 become U+FFFD. */
 function decoded(raw: string): string {

@@ -32,6 +32,7 @@ import * as serverTiming from "../observe/server_timing.ts";
 import * as callers from "../plugins/callers.ts";
 import * as costs from "../plugins/costs.ts";
 import * as foreignKinds from "../plugins/foreign_kind.ts";
+import * as groupLimits from "../config/group_limits.ts";
 import { builtinPlugins } from "../plugins/builtin.ts";
 import * as routeChecks from "../route/checks.ts";
 import * as conditions from "../route/conditions.ts";
@@ -107,6 +108,7 @@ const ALL: LoadedParts = {
   counters: memory,
   heldCounts,
   costs,
+  groupLimits,
   client,
   dials,
   modules: { ...moduleFields, ...moduleLoader },

@@ -37,6 +37,7 @@ export function canHaveWarnings(document: JsonNode): boolean {
 function isSilent(plugin: JsonNode, after: readonly JsonNode[]): boolean {
   const kind = textAt(plugin, "name");
   if (kind !== "rate_limit") return HARMLESS.has(kind) || GUARDS.has(kind);
+  if (valuesAt(plugin, "config.limits_by_group").length > 0) return false;
   const by = textAt(plugin, "config.limit_by");
   return by === "" || by === "client_ip" || by === "all" || (by === "credential" && !after.some((other) => GUARDS.has(textAt(other, "name"))));
 }

@@ -38,6 +38,7 @@ export const KINDS = {
   fault: async () => (await import("../plugins/fault.ts")).fault,
   concurrency: async () => (await import("../plugins/concurrency.ts")).concurrency,
   quota: async () => (await import("../plugins/quota.ts")).quota,
+  authorize: async () => (await import("../plugins/authorize.ts")).authorize,
 } satisfies Readonly<Record<string, () => Promise<AnyPlugin>>>;
 
 function namedByKinds(...kinds: (keyof typeof KINDS)[]): string[] {
@@ -131,10 +132,10 @@ export const PARTS = {
   references: { named: (document) => textsOf([document]).some((text) => text.includes("${")), load: () => import("../config/references.ts") },
   /** Rate counters in the memory of the program. */
   counters: { named: [...namedByKinds("rate_limit", "quota"), "global.counters", "global.plugin_modules[]"], load: () => import("../store/memory.ts") },
-  /** What callers hold at the same time, counted over all workers. */
   heldCounts: { named: [...namedByKinds("concurrency"), "global.plugin_modules[]"], load: () => import("../store/held_counts.ts") },
   /** Costs that replies state. */
   costs: { named: KIND_PLACES.map((place) => place.replace("name", "config.cost")), load: () => import("../plugins/costs.ts") },
+  groupLimits: { named: KIND_PLACES.map((place) => place.replace("name", "config.limits_by_group")), load: () => import("../config/group_limits.ts") },
   /** What all plugins need. */
   plugins: { named: KIND_PLACES.map((place) => place.replace(".name", "")), load: () => import("../gateway/plugin_instances.ts") },
   /** Plugin modules: their fields, and their evaluation. */

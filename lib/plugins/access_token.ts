@@ -8,7 +8,7 @@ import type { Exchange } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 import { quotedString, type HeaderList } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
-import { claimReader, claimText, groupsIn, utf8 } from "./claims.ts";
+import { claimReader, claimText, claimValues, groupsIn, utf8 } from "./claims.ts";
 import { headerName, headerReplacer } from "./endpoint.ts";
 
 const scalar = anyOf([string(), number(), boolean()]);
@@ -64,9 +64,8 @@ export function listOf<T>(value: T | readonly T[] | undefined): readonly T[] | n
   return value === undefined ? null : Array.isArray(value) ? (value as readonly T[]) : [value as T];
 }
 
-/** `scope` is one text with several values (RFC 8693 §4.2, RFC 7662 §2.2). */
 export function holdsAll(claim: unknown, wanted: readonly unknown[], name: string): boolean {
-  const held: readonly unknown[] = Array.isArray(claim) ? claim : name === "scope" && typeof claim === "string" ? [claim, ...claim.split(" ")] : [claim];
+  const held = claimValues(claim, name);
   return wanted.every((each) => held.includes(each));
 }
 

@@ -2,6 +2,7 @@
  * The built-in plugin kinds.
  */
 import { acl } from "./acl.ts";
+import { authorize } from "./authorize.ts";
 import { basicAuth } from "./basic_auth.ts";
 import { botProtection } from "./bot_protection.ts";
 import { concurrency } from "./concurrency.ts";
@@ -30,5 +31,5 @@ import { responseHeaders } from "./response_headers.ts";
 
 export const builtinPlugins: readonly AnyPlugin[] = [
   keyAuth, rateLimit, mtls, jwt, introspection, oidc, identityToken, forwardAuth, httpLog, basicAuth, acl, botProtection, cors, requestSizeLimit, requestTermination,
-  requestHeaders, responseHeaders, redirect, compress, responseCache, requestValidation, mirror, fault, concurrency, quota,
+  requestHeaders, responseHeaders, redirect, compress, responseCache, requestValidation, mirror, fault, concurrency, quota, authorize,
 ];

@@ -19,6 +19,12 @@ function own(value: unknown, name: string): unknown {
   return typeof value === "object" && value !== null && Object.hasOwn(value, name) ? (value as Claims)[name] : undefined;
 }
 
+/** The values of a claim, one by one. `scope` is one text with several values (RFC 8693 §4.2, RFC 7662 §2.2). */
+export function claimValues(claim: unknown, name: string): readonly unknown[] {
+  if (Array.isArray(claim)) return claim;
+  return name === "scope" && typeof claim === "string" ? [claim, ...claim.split(" ")] : [claim];
+}
+
 /** A claim as text: "" without one; lists separated by commas, where a comma within an item must not start another one; objects as JSON. */
 export function claimText(claim: unknown): string {
   if (claim === undefined || claim === null) return "";

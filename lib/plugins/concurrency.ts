@@ -26,8 +26,8 @@ export const concurrency: Plugin<typeof schema> = {
     const callerOf = callerBy(limitBy);
     // Short, since the hash of a long key takes longer.
     const instance = hash("sha256", scope.key, "base64url").slice(0, 11);
-    const whose = limitBy === "all" ? "" : " of one caller";
-    const tooMany = { detail: `At most ${maxInFlight} request${maxInFlight === 1 ? "" : "s"}${whose} may be in progress at the same time. Try again when one has ended.` };
+    const requests = `${maxInFlight} request${maxInFlight === 1 ? "" : "s"}${limitBy === "all" ? "" : " of one caller"}`;
+    const tooMany = { detail: `At most ${requests} may be in progress at the same time. Try again when one has ended.` };
     return (next) => (exchange) => {
       const { call } = exchange;
       const give = held.take(instance + callerOf(exchange), maxInFlight);

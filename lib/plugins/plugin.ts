@@ -36,8 +36,8 @@ export interface Tools {
   readonly callers: CallerRegistry | null;
   /** The groups of the request's caller: those that its token names, and those that the configuration's `callers` have under its identity. */
   groupsOf(exchange: Pick<Exchange, "groups" | "identity" | "route">): readonly string[];
-  /** The limiter of the instance, of another kind than those of `counters`. */
-  limiterBy<L>(make: (tools: LimiterTools, key: string) => L): L;
+  /** A limiter of the instance, of another kind than those of `counters`. `key` names it; default: `scope.key`. */
+  limiterBy<L>(make: (tools: LimiterTools, key: string) => L, key?: string): L;
   /** For an instance with `cost`. */
   readonly costs: Costs;
   /** `global.name`. */

@@ -5,6 +5,7 @@ import { PERIODS, timeZoneProblem } from "../base/calendar.ts";
 import type { PartField, PartSchemas } from "../config/part_schemas.ts";
 import { fieldsOf } from "../config/part_fields.ts";
 import { integer, object, oneOf, optional, string, withDefault } from "../config/schema.ts";
+import { MAX_LIMIT } from "../config/fields.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 import { quotedString } from "../http/headers.ts";
@@ -12,7 +13,7 @@ import { problem, type Reply } from "../http/reply.ts";
 import type { Decision, Undecided } from "../store/counters.ts";
 import { quotaLimiter } from "../store/quotas.ts";
 import type { Plugin } from "./plugin.ts";
-import { callerBy, LIMIT_BY, MAX_LIMIT, UNCOUNTED } from "./rate_limit.ts";
+import { callerBy, LIMIT_BY, UNCOUNTED } from "./rate_limit.ts";
 
 const schemaWith = (field: PartField) =>
   object(

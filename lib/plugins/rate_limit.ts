@@ -3,11 +3,12 @@
  */
 import { callerAddress } from "../base/ip_address.ts";
 import { TOKEN_CHARACTERS } from "../base/http_grammar.ts";
-import type { PartField, PartSchemas } from "../config/part_schemas.ts";
+import { NO_WINDOW, WINDOW_FIELDS } from "../config/fields.ts";
 import { fieldsOf } from "../config/part_fields.ts";
-import { integer, object, oneOf, optional, string, withDefault, type Infer } from "../config/schema.ts";
+import type { PartField, PartSchemas } from "../config/part_schemas.ts";
+import { integer, object, oneOf, optional, string, withDefault, type Infer, type ObjectOut } from "../config/schema.ts";
 import type { Exchange } from "../http/exchange.ts";
-import type { Handler } from "../http/handler.ts";
+import type { Handler, Middleware } from "../http/handler.ts";
 import { headerValue, quotedString } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import type { Decision, Undecided, Window } from "../store/counters.ts";
@@ -15,10 +16,9 @@ import { bytesOfCaller } from "../store/callers.ts";
 import type { Plugin, Tools } from "./plugin.ts";
 import { sparseCount } from "./sparse_count.ts";
 
-/** The largest integer of a structured field (RFC 9651 §3.3.1), such as the limits in RateLimit-Policy. */
-export const MAX_LIMIT = 999_999_999_999_999;
 /** Most memory for the callers of one instance, in bytes. */
 const MAX_BYTES = 2_000_000_000;
+const REMEMBERED = "How many callers are remembered; beyond that, new ones start with less of their limits.";
 
 export const LIMIT_BY = string({
   references: "none",
@@ -29,19 +29,11 @@ export const LIMIT_BY = string({
 
 const schemaWith = (field: PartField) => object(
   {
-    limit_second: optional(integer({ min: 1, max: MAX_LIMIT, describe: "Allowed requests in any second." })),
-    limit_min: optional(integer({ min: 1, max: MAX_LIMIT, describe: "Allowed requests in any minute." })),
-    limit_hour: optional(integer({ min: 1, max: MAX_LIMIT, describe: "Allowed requests in any hour." })),
-    limit_day: optional(integer({ min: 1, max: MAX_LIMIT, describe: "Allowed requests in any 24 hours." })),
+    ...WINDOW_FIELDS,
+    limits_by_group: optional(field("limits_by_group")),
     limit_by: withDefault(LIMIT_BY, "client_ip"),
-    mode: withDefault(
-      oneOf(["enforce", "shadow"], { describe: "shadow counts and logs, but refuses no request and adds no headers." }),
-      "enforce",
-    ),
-    max_callers: withDefault(
-      integer({ min: 1, max: 10_000_000, describe: "How many callers are remembered; beyond that, new ones start with less of their limits." }),
-      100_000,
-    ),
+    mode: withDefault(oneOf(["enforce", "shadow"], { describe: "shadow counts and logs, but refuses no request and adds no headers." }), "enforce"),
+    max_callers: withDefault(integer({ min: 1, max: 10_000_000, describe: REMEMBERED }), 100_000),
     counters: optional(oneOf(["memory"], { describe: "Counts in this process alone, also with global.counters." })),
     cost: optional(field("cost")),
   },
@@ -49,8 +41,9 @@ const schemaWith = (field: PartField) => object(
     describe: "Limits request counts per time window.",
     refine(value, report) {
       const windows = windowsOf(value);
-      if (windows.length === 0) report('needs "limit_second", "limit_min", "limit_hour" or "limit_day"');
-      const each = bytesOfCaller(windows);
+      if (windows.length === 0) report(NO_WINDOW);
+      const ofGroups = value.limitsByGroup?.entries.map(({ limits }) => windowsOf(limits)) ?? [];
+      const each = [windows, ...ofGroups].reduce((sum, own) => sum + bytesOfCaller(own), 0);
       const all = each * value.maxCallers;
       if (all <= MAX_BYTES) return;
       const reckoning = `${value.maxCallers} callers of up to ${each} bytes each could take ${(all / 1e9).toFixed(1)} GB`;
@@ -66,30 +59,34 @@ export const rateLimit: Plugin<typeof schema> = {
   schema,
   schemaWith,
   create(config, tools) {
-    const { limitBy, maxCallers, mode, counters, cost } = config;
-    const windows = windowsOf(config);
-    const options = { windows, maxCallers, callers: limitBy === "all" ? 1 : undefined, counters };
-    const costed = cost && tools.limiterBy((limiterTools, key) => tools.costs.costedLimiter(limiterTools, key, options));
-    const limiter = costed ?? tools.counters.limiter(tools.scope.key, options);
-    const callerOf = callerBy(limitBy);
-    const settle = mode === "shadow" ? shadowing(tools) : enforcing(windows, tools.scope.id);
-    const settleLater = (next: Handler, exchange: Exchange, decision: Decision | Undecided) => {
-      if (decision === "deny" && mode === "enforce") return problem(exchange.call, "limiter_unavailable", UNCOUNTED);
-      return typeof decision === "string" ? next(exchange) : settle(next, exchange, decision);
-    };
-    return (inner) => {
-      const next = cost === undefined ? inner : tools.costs.bookingCosts(inner, cost, tools, (exchange, amount) => costed!.book(callerOf(exchange), amount));
-      return (exchange) => {
-        const decision = limiter.decide(callerOf(exchange));
-        return decision instanceof Promise ? decision.then((later) => settleLater(next, exchange, later)) : settle(next, exchange, decision);
-      };
-    };
+    const usual = limiting(config, config, tools, tools.scope.key);
+    return config.limitsByGroup?.choosing(usual, tools, (limits, key) => limiting(limits, config, tools, key)) ?? usual;
   },
 };
 
+/** `key` names the limiter. */
+function limiting(limits: Limits, { limitBy, maxCallers, mode, counters, cost }: Infer<typeof schema>, tools: Tools, key: string): Middleware {
+  const windows = windowsOf(limits);
+  const options = { windows, maxCallers, callers: limitBy === "all" ? 1 : undefined, counters };
+  const costed = cost && tools.limiterBy((limiterTools, costKey) => tools.costs.costedLimiter(limiterTools, costKey, options), key);
+  const limiter = costed ?? tools.counters.limiter(key, options);
+  const callerOf = callerBy(limitBy);
+  const settle = mode === "shadow" ? shadowing(tools) : enforcing(windows, tools.scope.id);
+  const settleLater = (next: Handler, exchange: Exchange, decision: Decision | Undecided) => {
+    if (decision === "deny" && mode === "enforce") return problem(exchange.call, "limiter_unavailable", UNCOUNTED);
+    return typeof decision === "string" ? next(exchange) : settle(next, exchange, decision);
+  };
+  const counting: Middleware = (next) => (exchange) => {
+    const decision = limiter.decide(callerOf(exchange));
+    return decision instanceof Promise ? decision.then((later) => settleLater(next, exchange, later)) : settle(next, exchange, decision);
+  };
+  if (costed === undefined) return counting;
+  return (next) => counting(tools.costs.bookingCosts(next, cost!, tools, (exchange, amount) => costed.book(callerOf(exchange), amount)));
+}
+
 export const UNCOUNTED = { detail: "The request could not be counted. Try again shortly." };
 
-type Limits = Pick<Infer<typeof schema>, "limitSecond" | "limitMin" | "limitHour" | "limitDay">;
+type Limits = ObjectOut<typeof WINDOW_FIELDS>;
 
 function windowsOf({ limitSecond, limitMin, limitHour, limitDay }: Limits): Window[] {
   const window = (name: string, limit: number | undefined, ms: number) => (limit === undefined ? [] : [{ name, limit, ms }]);
@@ -109,8 +106,7 @@ export function callerBy(limitBy: string): (exchange: Exchange) => string {
   };
 }
 
-function byAddress(exchange: Exchange): string {
-  const { clientAddress } = exchange;
+function byAddress({ clientAddress }: Exchange): string {
   // IPv4 addresses are counted as they are.
   return "ip:" + (clientAddress.includes(":") ? callerAddress(clientAddress) : clientAddress);
 }
@@ -130,9 +126,7 @@ function enforcing(windows: readonly Window[], id: string | null): Settle {
     for (let i = 0; i < names.length; i++) text += `${i === 0 ? "" : ", "}${names[i]};r=${remaining[i]};t=${Math.ceil(resetMs[i]! / 1000)}`;
     return text;
   };
-  const withLimits = (reply: Reply, limits: string): Reply => {
-    return { ...reply, headers: [...reply.headers, "RateLimit-Policy", policy, "RateLimit", limits] };
-  };
+  const withLimits = (reply: Reply, left: string): Reply => ({ ...reply, headers: [...reply.headers, "RateLimit-Policy", policy, "RateLimit", left] });
   return (next, exchange, decision) => {
     const limits = limitsOf(decision);
     if (!decision.admitted) {

@@ -32,6 +32,18 @@ export function locationTemplate(describe: string): Schema<Template, string> {
   return templateSchema(describe, compileLocation);
 }
 
+/** A text that is compared with another one. */
+export interface ComparedText {
+  /** With placeholders as they are written. */
+  readonly written: string;
+  /** Null if a placeholder has no value: no text is equal to one with a gap. */
+  readonly read: (exchange: TemplateSource) => string | null;
+}
+
+export function comparedTemplate(describe: string): Schema<ComparedText, string> {
+  return templateSchema(describe, compileCompared);
+}
+
 type Part = { readonly text: string } | Placeholder;
 
 interface Placeholder {
@@ -42,9 +54,9 @@ interface Placeholder {
 }
 
 /** Returns the compiled template, or an error text. */
-type Compile = (parts: readonly Part[]) => Template | string;
+type Compile<T> = (parts: readonly Part[]) => T | string;
 
-function templateSchema(describe: string, compile: Compile, secret = false): Schema<Template, string> {
+function templateSchema<T extends object>(describe: string, compile: Compile<T>, secret = false): Schema<T, string> {
   const text = string({ min: 1, describe, secret });
   const read = (node: JsonNode & { kind: "string" }, at: Path, context: CheckContext) => {
     const parts = partsOf(node, at, context);
@@ -57,8 +69,8 @@ function templateSchema(describe: string, compile: Compile, secret = false): Sch
   };
   return {
     ...text,
-    check(node, at, context): Template | Invalid {
-      if (node.kind !== "string" || node.value === "") return text.check(node, at, context) === INVALID ? INVALID : () => "";
+    check(node, at, context): T | Invalid {
+      if (node.kind !== "string" || node.value === "") return text.check(node, at, context) as Invalid;
       if (secret && holdsText(node.value)) conceal(node, at, context, maskLiterals);
       return hasReference(node.value) ? readReferences(node, at, "text", context, (each) => read(node, at, each)) : read(node, at, context);
     },
@@ -140,7 +152,7 @@ function unknownParam(name: string, params: readonly string[] | null): string | 
 }
 
 /** The parameters of the plugin's route; null for a plugin of a service or all services, or when the patterns cannot be read. */
-function routeParams(at: Path, { root }: CheckContext): readonly string[] | null {
+export function routeParams(at: Path, { root }: CheckContext): readonly string[] | null {
   if (root === undefined || at[0] !== "services" || at[2] !== "routes") return null;
   const texts = [nodeAt(root, [...at.slice(0, 2), "base_path"]), nodeAt(root, [...at.slice(0, 4), "path"])];
   const names: string[] = [];
@@ -149,6 +161,31 @@ function routeParams(at: Path, { root }: CheckContext): readonly string[] | null
     for (const match of (nameIn(node) ?? "").matchAll(/[{<]([A-Za-z_]\w*)\*?[}>]/g)) names.push(match[1]!);
   }
   return names;
+}
+
+function compileCompared(parts: readonly Part[]): ComparedText {
+  const valueOf = (part: Part, exchange: TemplateSource) => ("text" in part ? part.text : part.of === "param" ? decodedParam(part.read(exchange)) : part.read(exchange));
+  return {
+    written: parts.map((part) => ("text" in part ? part.text : part.written)).join(""),
+    read(exchange) {
+      let text = "";
+      for (const part of parts) {
+        const value = valueOf(part, exchange);
+        if (value === null || value === "") return null;
+        text += value;
+      }
+      return text;
+    },
+  };
+}
+
+/** A parameter of a path without percent-encoding; null if it is not UTF-8. */
+export function decodedParam(param: string): string | null {
+  try {
+    return decodeURIComponent(param);
+  } catch {
+    return null;
+  }
 }
 
 function compileHeader(parts: readonly Part[]): Template | string {

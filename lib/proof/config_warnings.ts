@@ -34,7 +34,7 @@ function* warningSteps(loaded: Loaded): Generator<undefined, readonly ConfigWarn
   const entries = routes.map((each) => entryOf(each.service, each.route, each, loaded));
   const proof = yield* proveRoutes(entries, { guardsOf: ({ guards }) => guards, destinationOf: destinations() });
   const isLate = ({ code }: ConfigWarning) => Number(code !== "faults_injected");
-  const warnings = [...ofCounters(loaded), ...ofUnfilled(loaded), ...ofCallers(loaded, plugins), ...ofPlugins(plugins, proof.samples, redirectLoops(entries)), ...ofRoutes(proof)].sort((a, b) => isLate(a) - isLate(b) || compare(a.at, b.at));
+  const warnings = [...ofCounters(loaded), ...ofUnfilled(loaded), ...ofCallers(loaded, plugins), ...ofPlugins(plugins, proof.samples, redirectLoops(entries), loaded.callers), ...ofRoutes(proof)].sort((a, b) => isLate(a) - isLate(b) || compare(a.at, b.at));
   // An example contains the values of conditions, which may be secret.
   const hasValues = routes.some(({ route }) => route.match !== undefined);
   const shown = hasValues ? warnings.map((each) => (each.example === null ? each : { ...each, example: concealerOf(loaded)(each.example) })) : warnings;

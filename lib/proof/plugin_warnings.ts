@@ -2,6 +2,8 @@
  * Writes the warnings about plugin instances: about their order on a route, and about their own settings.
  */
 import { isLoopback } from "../base/url_destination.ts";
+import type { GroupLimits } from "../config/group_limits.ts";
+import type { CallerRegistry } from "../plugins/callers.ts";
 import type { Template } from "../plugins/template.ts";
 import { readTarget } from "../route/path.ts";
 import type { SampleRequest } from "../route/sample_requests.ts";
@@ -16,8 +18,9 @@ type Draft = Pick<ConfigWarning, "code" | "message" | "remedy"> & { readonly exa
  * At most one of each code for a plugin instance. `plugins` has all instances, also those of services without routes; `samples` all routes
  * that are reached, each with a request.
  */
-export function ofPlugins(plugins: readonly WrittenPlugin[], samples: ReadonlyMap<WrittenRoute, SampleRequest>, leadsBack: LeadsBack): readonly ConfigWarning[] {
-  const found = new Map<WrittenPlugin, Draft[]>(plugins.map((plugin) => [plugin, [...ofSettings(plugin)]]));
+export function ofPlugins(plugins: readonly WrittenPlugin[], samples: ReadonlyMap<WrittenRoute, SampleRequest>, leadsBack: LeadsBack, callers: CallerRegistry | null): readonly ConfigWarning[] {
+  const groups = knownGroups(plugins, callers);
+  const found = new Map<WrittenPlugin, Draft[]>(plugins.map((plugin) => [plugin, [...ofSettings(plugin), ...ofGroups(plugin, groups)]]));
   /** Of the first route that runs the plugin. */
   const examples = new Map<WrittenPlugin, string>();
   for (const [route, request] of samples) {
@@ -62,6 +65,32 @@ function* ofSettings(plugin: WrittenPlugin): Iterable<Draft> {
   }
 }
 
+/** The groups that callers can have; null: tokens, or plugins that are not ours, name others. */
+function knownGroups(plugins: readonly WrittenPlugin[], callers: CallerRegistry | null): ReadonlySet<string> | null {
+  if (plugins.some(({ kind, config }) => config["groupsClaim"] !== undefined || (kind.identifies === true && !IDENTIFYING.has(kind.name)))) return null;
+  // There may be a million callers.
+  if (plugins.every((plugin) => groupsNamedBy(plugin).length === 0)) return null;
+  const known = new Set<string>();
+  for (const list of callers?.lists ?? []) for (const { groups } of list.callers) for (const group of groups) known.add(group);
+  return known;
+}
+
+/** Of our kinds, those that identify callers; only by `groups_claim` do they name groups. */
+const IDENTIFYING: ReadonlySet<string> = new Set(["key_auth", "basic_auth", "jwt", "introspection", "mtls", "oidc"]);
+
+function groupsNamedBy({ kind, config }: WrittenPlugin): readonly string[] {
+  if (kind.name === "authorize") return (config["rules"] as readonly { readonly groups?: readonly string[] }[]).flatMap(({ groups }) => groups ?? []);
+  return (config["limitsByGroup"] as GroupLimits<unknown> | undefined)?.entries.map(({ group }) => group) ?? [];
+}
+
+function* ofGroups(plugin: WrittenPlugin, known: ReadonlySet<string> | null): Iterable<Draft> {
+  const unknown = known === null ? [] : [...new Set(groupsNamedBy(plugin))].filter((group) => !known.has(group));
+  if (unknown.length === 0) return;
+  const [first, more] = [JSON.stringify(unknown[0]), unknown.length - 1];
+  const message = `${which(plugin)} names the group ${first}${more === 0 ? "" : ` and ${more} more`}, which no caller has.`;
+  yield { code: "group_unknown", message, remedy: 'Correct the name, add it to the "groups" of a caller, or set "groups_claim" of the plugin that reads tokens.' };
+}
+
 /** The field that holds a URL, and what is sent or fetched there. */
 const REMOTES: Readonly<Record<string, readonly [field: string, use: string]>> = {
   jwt: ["jwksUri", "fetches the keys that verify tokens"],
@@ -76,8 +105,12 @@ const REMOTES: Readonly<Record<string, readonly [field: string, use: string]>> =
 const COUNTING: ReadonlySet<string> = new Set(["rate_limit", "quota", "concurrency"]);
 
 /** About the plugin at this place of a route. */
-function* ofOrder(plugin: WrittenPlugin, { plugins }: WrittenRoute, example: string, place: number): Iterable<Draft> {
+function* ofOrder(plugin: WrittenPlugin, { plugins, route, service }: WrittenRoute, example: string, place: number): Iterable<Draft> {
   const { kind, config } = plugin;
+  if (kind.name === "authorize" && !plugins.slice(0, place).some((other) => other.kind.identifies === true)) {
+    const message = `${which(plugin)} runs on route "${route.name}" of service "${service.name}" before any plugin that identifies the caller: no rule about callers, groups or claims holds there.`;
+    yield { code: "authorize_before_identity", message, example, remedy: "Write it behind key_auth, jwt or another plugin that identifies callers." };
+  }
   if (kind.stores !== true && !COUNTING.has(kind.name)) return;
   const [before, after] = [plugins.slice(0, place), plugins.slice(place + 1)];
   const guard = after.findLast((other) => other.guard !== null);
@@ -87,9 +120,11 @@ function* ofOrder(plugin: WrittenPlugin, { plugins }: WrittenRoute, example: str
   }
   const by = COUNTING.has(kind.name) ? String(config["limitBy"]) : "";
   const identifying = after.find((other) => other.kind.identifies === true);
-  if (by === "credential" && identifying !== undefined && !before.some((other) => other.kind.identifies === true)) {
-    const message = `${which(plugin)} runs before ${nameOf(identifying)}, which identifies the caller: it counts by client address, not by credential.`;
-    yield { code: "limit_before_identity", message, example, remedy: 'Move it behind that plugin, or set "limit_by" to "client_ip".' };
+  const hasGroups = config["limitsByGroup"] !== undefined;
+  if ((by === "credential" || hasGroups) && identifying !== undefined && !before.some((other) => other.kind.identifies === true)) {
+    const effect = hasGroups ? "nobody has a group there" : "it counts by client address, not by credential";
+    const remedy = `Move it behind that plugin${hasGroups ? "" : ', or set "limit_by" to "client_ip"'}.`;
+    yield { code: "limit_before_identity", message: `${which(plugin)} runs before ${nameOf(identifying)}, which identifies the caller: ${effect}.`, example, remedy };
   }
   if (by.startsWith("header:") && !before.some((other) => other.guard !== null)) {
     const message = `${which(plugin)} counts callers by the header ${by.slice("header:".length)}, which any client can change with each request: no guard runs before it.`;

@@ -19,7 +19,7 @@ export function families(source: ReportSource): readonly Family[] {
   const { metrics, requests, configuration, runtime, spans, listener, listening: { https }, reports } = source;
   const { snapshot, lastReload, loadedAt, followers } = configuration;
   const counters = countersOf(source);
-  const limiters = [...(runtime.limits?.tables() ?? [])].filter(([key]) => snapshot.instances.has(key));
+  const limiters = [...(runtime.limits?.tables() ?? [])].filter(([key]) => snapshot.instances.has(key) || snapshot.instances.has(withoutGroup(key)));
   const services = Array.from(metrics.services, ([service, { meter }]) => [["service", service], meter.retries] as const);
   const { upstreamSets } = runtime;
   const circuits = upstreamSets.map(({ service, breaker }) => [["service", service], breaker?.report.state ?? null] as const);
@@ -158,6 +158,11 @@ function summed(limiters: LimiterTables, what: "callers" | "shared"): Samples<nu
     sums.set(name, [labels, (sums.get(name)?.[1] ?? 0) + table[what]]);
   }
   return sums.values();
+}
+
+/** The key of a group's limits has the group behind what their instance's has, see `GroupLimits`. */
+function withoutGroup(key: string): string {
+  return key.replace(/,"(?:[^"\\]|\\.)*"\]$/, "]");
 }
 
 /** The key of a plugin instance is its `scope.key`. */

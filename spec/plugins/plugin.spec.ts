@@ -35,7 +35,7 @@ describe("runningOrder", () => {
 
   it("knows the built-in kinds that guard, those that identify the caller, and those that store", () => {
     const named = (role: "guards" | "identifies" | "stores") => builtinPlugins.filter((kind) => kind[role]).map(({ name }) => name).sort();
-    expect(named("guards")).toEqual(["acl", "basic_auth", "forward_auth", "introspection", "jwt", "key_auth", "mtls", "oidc", "request_termination"]);
+    expect(named("guards")).toEqual(["acl", "authorize", "basic_auth", "forward_auth", "introspection", "jwt", "key_auth", "mtls", "oidc", "request_termination"]);
     expect(named("identifies")).toEqual(["basic_auth", "introspection", "jwt", "key_auth", "mtls", "oidc"]);
     expect(named("stores")).toEqual(["response_cache"]);
   });

@@ -233,6 +233,45 @@ describe("configWarnings", () => {
     expect(told(by)).toEqual([]);
   });
 
+  it("limits of groups, and a concurrency, are warned of before the plugin that identifies the caller, as a limit by credential is", () => {
+    const own = definePlugin({ name: "badge", schema: schema.object({}), identifies: true, create: () => (next) => next });
+    const told = (...plugins: object[]) => warningsOf(configOf([["a", "/a", ...plugins]]), [own]).map(({ code, message }) => `${code}: ${message.split(": ")[1]}`);
+    const groups = { name: "rate_limit", config: { limit_min: 5, limits_by_group: { gold: { limit_min: 9 } } } };
+    const many = { name: "concurrency", config: { max_in_flight: 5 } };
+    const named = { name: "badge" };
+    expect(told(groups, named)).toEqual(["limit_before_identity: nobody has a group there."]);
+    expect(told(many, key())).toEqual(["limit_before_identity: it counts by client address, not by credential."]);
+    expect([told(named, groups), told(key(), many), told(many)]).toEqual([[], [], []]);
+  });
+
+  it("an authorize without a plugin before it that identifies the caller is warned of, once, with the route", () => {
+    const rules = { name: "authorize", config: { rules: [{ callers: ["a"] }] } };
+    const told = (...plugins: object[]) => pathsOf(warningsOf(configOf([["a", "/a", ...plugins], ["b", "/b", ...plugins]])));
+    const both = ["authorize_before_identity:services.s.routes.a.plugins.authorize", "authorize_before_identity:services.s.routes.b.plugins.authorize"];
+    expect([told(rules), told(rules, key()), told({ name: "acl", config: { whitelist: ["10.0.0.0/8"] } }, rules)]).toEqual([both, both, both]);
+    expect(told(key(), rules)).toEqual([]);
+    const [warning, ...more] = warningsOf(configOf([["a", "/a", key()], ["b", "/b"]], { plugins: [rules] })).filter(({ code }) => code === "authorize_before_identity");
+    expect(more).toEqual([]);
+    expect(warning).toMatchObject({ path: "services.s.plugins.authorize", example: "GET http://localhost/a" });
+    expect(warning!.message).toBe('The plugin authorize of service "s" runs on route "a" of service "s" before any plugin that identifies the caller: no rule about callers, groups or claims holds there.');
+  });
+
+  it("a group that no caller has is warned of, unless tokens or plugins of one's own can name groups", () => {
+    const callers = { callers: [{ id: "ada", groups: ["gold"], keys: [{ key: "k-ada" }] }] };
+    const [keys, token] = [{ name: "key_auth", config: { callers: true } }, { name: "jwt", config: { ...HMAC, aud: "s" } }];
+    const limits = (...groups: string[]) => ({ name: "rate_limit", config: { limit_min: 5, limits_by_group: Object.fromEntries(groups.map((group) => [group, { limit_min: 9 }])) } });
+    const rules = (...groups: string[]) => ({ name: "authorize", config: { rules: [{ groups }, { callers: ["ada"] }] } });
+    const told = (root: object, kinds: readonly AnyPlugin[], ...plugins: object[]) => warningsOf({ ...configOf([["a", "/a", ...plugins]]), ...root }, kinds).map(({ code, message }) => `${code}: ${message}`);
+    const group = (kind: string, text: string) => `group_unknown: The plugin ${kind} of route "a" of service "s" names the group ${text}, which no caller has.`;
+    expect(told(callers, [], keys, limits("gold"), rules("gold"))).toEqual([]);
+    expect(told(callers, [], keys, limits("golden", "gold"), rules("gold"))).toEqual([group("rate_limit", '"golden"')]);
+    expect(told(callers, [], keys, limits("gold"), rules("gold", "a", "b", "a"))).toEqual([group("authorize", '"a" and 1 more')]);
+    expect(told({}, [], token, limits("gold"))).toEqual([group("rate_limit", '"gold"')]);
+    const own = definePlugin({ name: "badge", schema: schema.object({}), identifies: true, create: () => (next) => next });
+    expect(told({}, [own], { name: "badge" }, limits("gold"))).toEqual([]);
+    expect(told({}, [], { name: "jwt", config: { ...HMAC, aud: "s", groups_claim: "groups" } }, limits("gold"), rules("x"))).toEqual([]);
+  });
+
   it("warns of a limit by a header before every guard, at any level, and of no other limits", () => {
     const told = (global: object[], service: object[], route: object[]) => pathsOf(warningsOf(configOf([["x", "/x", ...route]], { plugins: service }, { plugins: global })));
     const at = (place: string) => `limit_by_any_header:${place}.plugins.rate_limit`;

@@ -49,6 +49,19 @@ describe("routeDiff", () => {
     expect(await diff(base, turned)).toEqual(NOTHING);
   });
 
+  it("authorize is a guard with its rules: another rule is another guard, and a route without it has lost one", async () => {
+    const rules = (...given: object[]): PluginInput => ({ name: "authorize", config: { rules: given } as never });
+    const [staff, own] = [{ groups: ["staff"] }, { params: { id: "${caller.id}" } }];
+    const before = withItems({ plugins: [key, rules(staff)] });
+    const lost = async (...plugins: PluginInput[]) => (await diff(before, withItems({ plugins }))).guardsLost.map(({ guards, altered, example }) => ({ guards, altered, example }));
+    const example = "GET http://any-host/shop/items/any-id";
+    expect(await lost(key)).toEqual([{ guards: ["authorize"], altered: [], example }]);
+    expect(await lost(key, rules(staff, own))).toEqual([{ guards: ["authorize"], altered: ["authorize"], example }]);
+    expect(await lost(key, rules(staff), rules(own))).toEqual([]);
+    const changedText = await diff(withItems({ plugins: [key, rules(own)] }), withItems({ plugins: [key, rules({ params: { id: "x-${caller.id}" } })] }));
+    expect(changedText.guardsLost.map(({ altered }) => altered)).toEqual([["authorize"]]);
+  });
+
   it("lists added and removed routes, with a whole service too, without the parts in them", async () => {
     const more = of(shop({ routes: [...shop().routes, { name: "cart", path: "/cart", plugins: [limit] }] }), shop({ name: "blog", base_path: "/blog" }));
     const places = [{ service: "shop", route: "cart" }, { service: "blog", route: "items" }, { service: "blog", route: "rest" }];

@@ -62,7 +62,7 @@ export function madeUpTools(parts: Partial<Omit<Tools, "scope">> & { readonly id
   return {
     clock,
     counters,
-    limiterBy: (make) => make({ clock, local: counters, shared: null, state: null, memory: undefined }, key),
+    limiterBy: (make, limiterKey = key) => make({ clock, local: counters, shared: null, state: null, memory: undefined }, limiterKey),
     costs,
     keep: (_name, _settings, make) => make(),
     shared: () => null,
