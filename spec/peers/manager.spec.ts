@@ -67,6 +67,7 @@ const PAGES: readonly (readonly [name: string, hash: string, heading: string])[]
   ["upstreams", "#/upstreams", "Upstreams"],
   ["upstream", "#/upstreams/shop/till-1", "Upstream till-1"],
   ["plugins", "#/plugins", "Plugins"],
+  ["callers", "#/callers", "Callers"],
   ["try", "#/try", "Try it"],
   ["tests", "#/tests", "Tests"],
   ["configuration", "#/config", "Configuration"],

@@ -39,6 +39,7 @@ export interface Service {
 
 export interface Imported {
   global?: { plugins: Plugin[] };
+  callers?: readonly { readonly id: string; readonly groups: readonly string[] }[];
   services: Service[];
 }
 
@@ -208,7 +209,7 @@ export class Draft {
       this.config.services = services.filter(({ routes }) => routes.length > 0);
       if (this.config.services.every((service) => this.#closed.has(service))) throw new Failure(["no route could be carried over", ...this.notes.lines(3).map(withoutControls)].join("\n"), 2);
       const issues = await this.#issues();
-      if (issues.length === 0) return { ...(this.config.global === undefined ? {} : { global: this.config.global }), services: this.config.services };
+      if (issues.length === 0) return { ...(this.config.global === undefined ? {} : { global: this.config.global }), ...(this.config.callers === undefined ? {} : { callers: this.config.callers }), services: this.config.services };
       this.#takeOut(issues);
     }
   }

@@ -41,6 +41,11 @@ interface Bucket {
   readonly lists: Plugin[][];
 }
 
+/** The names of the groups that a consumer is in. */
+function groupsOf(consumer: Place): readonly string[] {
+  return consumer.get("groups").items().flatMap((group) => (typeof group.value === "string" ? group.value : (group.ignore(...LABELS).get("name").text() ?? [])));
+}
+
 class KongReader {
   readonly #root: Place;
   readonly #draft: Draft;
@@ -66,7 +71,7 @@ class KongReader {
     const consumers = root.get("consumers").items().map((place) => {
       const of = (list: string) => this.#children(place.ignore(...LABELS, "custom_id"), list, "consumer", "username");
       const isInGroup = Object.keys(Object(place.get("groups").value)).length > 0;
-      return { place: place.ignore("groups"), of, refusal: refusalOf([...of("plugins"), ...(isInGroup ? ofGroups : [])]) };
+      return { place, of, groups: groupsOf(place), refusal: refusalOf([...of("plugins"), ...(isInGroup ? ofGroups : [])]) };
     });
     this.#plugins = new KongPlugins(draft, consumers);
   }
@@ -81,6 +86,8 @@ class KongReader {
       }
     }
     for (const { service, lists } of this.#buckets) this.#settle(service, lists);
+    const callers = this.#plugins.callers();
+    if (callers.length > 0) this.#draft.config.callers = callers;
     const start = commonStart(this.#draft.config.services.map(({ plugins }) => plugins ?? []));
     const end = start.findIndex((plugin) => !global.some(({ place }) => place.at === this.#draft.originOf(plugin)));
     const shared = start.slice(0, end < 0 ? start.length : end);

@@ -16,6 +16,22 @@ export interface Consumer {
   of(list: string): readonly Place[];
   /** The kind of a plugin of its own that may refuse it. */
   readonly refusal: string | undefined;
+  /** Consumer groups that it is in. */
+  readonly groups: readonly string[];
+}
+
+/** The consumer whose credential it is. */
+interface Owner {
+  readonly place: Place;
+  /** Of `acls`, and consumer groups. */
+  readonly groups: readonly string[];
+}
+
+const MAX_GROUPS = 100;
+
+/** Whether `callers` can have it as an id or a group. */
+function isName(text: string): boolean {
+  return text !== "" && text.length <= 200 && !/\p{Cc}/u.test(text);
 }
 
 /** The kinds that are carried over, in the order in which Kong runs them; others come before `request-termination`. */
@@ -37,6 +53,8 @@ type Convert = (config: Place, groups: Place | undefined) => readonly Plugin[] |
 export class KongPlugins {
   readonly #draft: Draft;
   readonly #consumers: readonly Consumer[];
+  /** By the identities of their credentials; null: of several consumers. */
+  readonly #identities = new Map<string, Owner | null>();
   /** One plugin of Kong is one of ours, wherever it is written. */
   readonly #made = new Map<string, readonly Plugin[]>();
   readonly #kinds: Readonly<Record<string, Convert>>;
@@ -86,8 +104,19 @@ export class KongPlugins {
     return plugins;
   }
 
+  /** The identities that are in groups. */
+  callers(): readonly { readonly id: string; readonly groups: readonly string[] }[] {
+    return [...this.#identities].flatMap(([id, owner]) => (owner === null || owner.groups.length === 0 || !isName(id) ? [] : [{ id, groups: owner.groups }]));
+  }
+
+  #identify(id: string, owner: Owner): void {
+    const known = this.#identities.get(id);
+    if (known !== undefined && known?.place !== owner.place) owner.place.note("its groups are not carried over: another consumer is known by the same name");
+    this.#identities.set(id, known === undefined || known?.place === owner.place ? owner : null);
+  }
+
   /** The credentials of a list with their owners' names: of the consumers that the groups of an `acl` admit. */
-  #credentials(list: string, acl: Place | undefined): { readonly id: string; readonly place: Place }[] {
+  #credentials(list: string, acl: Place | undefined): { readonly id: string; readonly place: Place; readonly owner: Owner }[] {
     const ids = new Map<string, number>();
     const groupsOf = (field: string, old: string) => new Set([...(acl?.get("config").get(field).texts() ?? []), ...(acl?.get("config").get(old).texts() ?? [])]);
     const [allowed, denied] = [groupsOf("allow", "whitelist"), groupsOf("deny", "blacklist")];
@@ -99,10 +128,11 @@ export class KongPlugins {
       const groups = consumer.of("acls").flatMap((each) => each.ignore("id", "tags", "created_at", "consumer").get("group").text() ?? []);
       const passes = (allowed.size === 0 || groups.some((group) => allowed.has(group))) && !groups.some((group) => denied.has(group));
       const name = consumer.place.get("username").text() ?? consumer.place.get("custom_id").text() ?? "consumer";
+      const owner = { place: consumer.place, groups: [...new Set([...groups, ...consumer.groups])].filter(isName).slice(0, MAX_GROUPS) };
       return consumer.of(list).flatMap((place) => {
         place.ignore("id", "tags", "created_at", "consumer", "key", "secret", "rsa_public_key", "username", "password", "algorithm");
         if (place.get("ttl").value !== undefined) return (place.leaveOut("is left out: it expires in Kong (ttl), and would not here"), []);
-        return passes ? [{ id: freeName(name, ids), place }] : [];
+        return passes ? [{ id: freeName(name, ids), place, owner }] : [];
       });
     });
   }
@@ -114,8 +144,9 @@ export class KongPlugins {
     const names = config.get("key_names").value === undefined ? ["apikey"] : config.get("key_names").texts();
     const from = ["header", "query"].flatMap((kind) => (config.get(`key_in_${kind}`).flag() === false ? [] : names.map((name) => `${kind}:${name}`)));
     if (from.length === 0) return (config.note("reads keys from nowhere: key_in_header or key_in_query, and a name in key_names"), null);
-    const keys = this.#credentials("keyauth_credentials", acl).flatMap(({ id, place }) => {
+    const keys = this.#credentials("keyauth_credentials", acl).flatMap(({ id, place, owner }) => {
       const key = this.#draft.secret(place.get("key"));
+      if (key !== undefined) this.#identify(id, owner);
       return key === undefined ? (place.note("has no key, and is left out"), []) : [{ id, key }];
     });
     return keys.length === 0 ? null : [{ name: "key_auth", config: { keys, from: from.filter((place, i) => from.findIndex((each) => isSamePlace(each, place)) === i), ...hidden(config) } }];
@@ -123,10 +154,11 @@ export class KongPlugins {
 
   #basicAuth(config: Place, acl: Place | undefined): readonly Plugin[] | null {
     commonFields(config.ignore("hide_credentials"));
-    const users = this.#credentials("basicauth_credentials", acl).flatMap(({ place }) => {
+    const users = this.#credentials("basicauth_credentials", acl).flatMap(({ place, owner }) => {
       const [username, password] = [place.get("username").text(), this.#draft.secret(place.get("password"))];
       if (username === undefined || password === undefined) return (place.note("has no user name or password, and is left out"), []);
       if (/^[0-9a-f]{40}$/.test(password)) return (place.note("the password is Kong's hash of it, and is left out: write the password, or what edge-gateway hash-password prints"), []);
+      this.#identify(username, owner);
       return [{ username, password }];
     });
     const realm = config.get("realm").text();

@@ -384,6 +384,30 @@ describe("plugins of Kong", () => {
     ]);
   });
 
+  it("consumers who are in groups are callers by the identities of their credentials", async () => {
+    const [ada, bob] = CONSUMERS;
+    const service = { ...SERVICE, routes: [ROUTE], plugins: [{ name: "key-auth" }] };
+    const { callers, notes } = await fromKong({
+      services: [service, { ...SERVICE, name: "t", routes: [{ name: "t", paths: ["/t"] }], plugins: [{ name: "basic-auth" }] }],
+      consumers: [{ ...ada, groups: [{ name: "gold", id: "1" }, "beta"] }, { ...bob, acls: [{ group: "a\nb" }, { group: "" }, { group: "x".repeat(201) }] }],
+    });
+    expect(callers).toEqual([{ id: "ada", groups: ["admins", "gold", "beta"] }, { id: "ada_2", groups: ["admins", "gold", "beta"] }]);
+    expect(notes.filter((note) => note.includes("groups"))).toEqual([]);
+    expect((await fromKong({ services: [service], consumers: [bob] })).callers).toBeUndefined();
+  });
+
+  it("two consumers who are known by one name have no groups", async () => {
+    const [ada, bob] = CONSUMERS;
+    const other = { ...bob, basicauth_credentials: [{ username: "ada_2", password: "p" }], acls: [{ group: "spies" }] };
+    const routes = (name: string) => [{ name, paths: [`/${name}`] }];
+    const { callers, notes } = await fromKong({
+      services: [{ ...SERVICE, routes: routes("k"), plugins: [{ name: "key-auth" }] }, { ...SERVICE, name: "b", routes: routes("b"), plugins: [{ name: "basic-auth" }] }],
+      consumers: [ada, other],
+    });
+    expect(callers).toEqual([{ id: "ada", groups: ["admins"] }, { id: "bob", groups: ["spies"] }]);
+    expect(notes).toContain("consumers[1]: its groups are not carried over: another consumer is known by the same name");
+  });
+
   it("key-auth has no credentials of a consumer whom a plugin of its own may refuse", async () => {
     const [ada, bob] = CONSUMERS;
     const { made, notes } = await plugins([{ name: "key-auth" }], {

@@ -1,0 +1,39 @@
+/** The page Callers of the management UI, in a real browser: who is there, who knows them, and who was here within the last minute. */
+import { writeFileSync } from "node:fs";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { fileWith } from "../support/process.ts";
+import { faultsOf, launch, type Browser } from "./browser.ts";
+import { heading, openOverview, until, upstream } from "./manager_pages.ts";
+
+let browser: Browser;
+beforeAll(async () => {
+  browser = await launch();
+});
+afterAll(() => browser.close());
+
+describe("the callers page", () => {
+  it("the callers page lists callers with groups and plugins, finds them among thousands, marks who was here, and shows no key", async () => {
+    const origin = await upstream();
+    const file = fileWith("[]", "callers.json");
+    writeFileSync(file, JSON.stringify(Array.from({ length: 3000 }, (_, i) => ({ id: `customer ${i}`, groups: [`tier ${i % 3}`], keys: [{ key: `hush-${i}` }] }))));
+    const config = {
+      callers: [{ id: "<b>ada</b>", groups: ["gold", "a,b"], keys: [{ key: "hush-ada" }] }, { id: "eve", enabled: false }],
+      caller_files: [file],
+      services: [{ name: "shop", base_path: "/", upstreams: [{ host: "127.0.0.1", port: origin.port }], plugins: [{ name: "key_auth", config: { callers: true } }], routes: [{ path: "/" }] }],
+    };
+    const { page, url, errors, managerUrl } = await openOverview(browser, config as never);
+    await page.goto(`${managerUrl}#/callers`);
+    await heading(page, "Callers");
+    await page.getByText("3,002 of 3,002, the first 200 are here").waitFor();
+    const rows = () => page.evaluate<string[]>('[...document.querySelectorAll("tbody tr")].map((row) => row.innerText.replace(/\\s+/g, " ").trim())');
+    expect((await rows()).slice(0, 2)).toEqual([expect.stringMatching(/^<b>ada<\/b> gold, a,b On services\.shop\.plugins\.key_auth –$/), expect.stringMatching(/^eve – Off no plugin –$/)]);
+    expect((await fetch(`${url}/`, { headers: { apiKey: "hush-2999" } })).status).toBe(200);
+    await page.getByLabel("Search callers and groups").fill("CUSTOMER 2999");
+    await page.getByText("1 of 3,002").waitFor();
+    await until(page, 'document.querySelectorAll("tbody tr").length === 1');
+    expect(await rows()).toEqual([expect.stringMatching(/^customer 2999 tier 2 On services\.shop\.plugins\.key_auth used$/)]);
+    expect(await page.content()).not.toContain("hush");
+    expect(await faultsOf(page)).toEqual([]);
+    expect(errors).toEqual([]);
+  });
+});
