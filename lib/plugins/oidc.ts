@@ -84,7 +84,8 @@ export const oidc: Plugin<typeof schema> = {
       return typeof headers === "string" ? headers : { claims, identity: typeof claims.sub === "string" && claims.sub !== "" ? claims.sub : null, groups: groupsOf(claims), headers };
     };
     const sessions = new LoginSessions({ tools, provider, seal, ttlS: own.ttlS, judge, settings: config });
-    const flow = new LoginFlow({ config, provider, seal, sessions, challenge: `OpenIDConnect realm=${quotedString(tools.gatewayName)}`, now: () => tools.clock.wall() / 1000 });
+    const challenge = `OpenIDConnect realm=${quotedString(tools.gatewayName)}`;
+    const flow = new LoginFlow({ config, provider, seal, sessions, challenge, now: () => tools.clock.wall() / 1000 });
     const withClaims = headerReplacer(Object.values(config.claimsToHeaders ?? {}));
     const assumed = tools.verifiedClaims === null ? null : judge(tools.verifiedClaims);
 

@@ -70,9 +70,11 @@ export class LoginFlow {
       return insecure === null ? this.#lead(exchange, cookies) : refused(exchange, { code: "bad_request", detail: insecure, why: "oidc: plain HTTP" });
     }
     const said = `${why === "ended" ? "The session has ended." : "There is no session."} Log in with a browser first.`;
-    const unsent = `This ${method} was not carried out, and nothing was changed. Log in with the link, which opens a new window; then send the form again here.`;
+    const remedy = "Log in with the link, which opens a new window; then send the form again here.";
+    const unsent = `This ${method} was not carried out, and nothing was changed. ${remedy}`;
     const headers = ["WWW-Authenticate", this.#options.challenge];
-    return refused(exchange, { code: "session_required", detail: isPage ? `${said}\n${unsent}` : said, why: `oidc: ${why}`, headers, link: loginLink(exchange) });
+    const detail = isPage ? `${said}\n${unsent}` : said;
+    return refused(exchange, { code: "session_required", detail, why: `oidc: ${why}`, headers, link: loginLink(exchange) });
   }
 
   /** The provider has sent the browser back. */
@@ -101,7 +103,9 @@ export class LoginFlow {
   async logout(exchange: Exchange, { cookies }: Taken): Promise<Reply> {
     const { call, method } = exchange;
     const { provider, sessions, config } = this.#options;
-    if (method !== "GET" && method !== "POST") return problem(call, "method_not_allowed", { detail: "This path accepts GET, POST.", headers: ["Allow", "GET, POST", ...UNSTORED] });
+    if (method !== "GET" && method !== "POST") {
+      return problem(call, "method_not_allowed", { detail: "This path accepts GET, POST.", headers: ["Allow", "GET, POST", ...UNSTORED] });
+    }
     if (isFromElsewhere(exchange)) {
       if (method === "POST") return refused(exchange, { code: "forbidden", detail: "Another site has asked for this logout.", why: "oidc: logout from elsewhere" });
       return page(200, "Log out?", [paragraph("Another site has led you here."), '<form method="post"><button>Log out</button></form>'], UNSTORED);
@@ -136,7 +140,8 @@ export class LoginFlow {
       if (error instanceof ProviderFailure) return this.unavailable(exchange, error);
       throw error;
     }
-    const pending: Pending = { state: random(16), nonce: random(16), verifier: random(32), to: returnPath(exchange.path, exchange.query), until: now() + LOGIN_S };
+    const to = returnPath(exchange.path, exchange.query);
+    const pending: Pending = { state: random(16), nonce: random(16), verifier: random(32), to, until: now() + LOGIN_S };
     const asked = {
       ...{ response_type: "code", client_id: config.clientId, redirect_uri: this.#redirectUri(exchange), scope: config.scopes.join(" ") },
       ...{ state: pending.state, nonce: pending.nonce, code_challenge_method: "S256" },
