@@ -50,13 +50,6 @@ export class CallerRegistry {
     return Math.floor(clock.wall() / 1000) - (this.#seen[this.#starts[this.lists.indexOf(list)]! + index] ?? 0) < 60;
   }
 
-  #see(identity: string, clock: Clock): void {
-    for (let i = 0; i < this.lists.length; i++) {
-      const caller = this.lists[i]!.withId(identity);
-      if (caller !== undefined) this.#seen[this.#starts[i]! + caller.index] = Math.floor(clock.wall() / 1000);
-    }
-  }
-
   /** See `groupsOf`. */
   groupsOf(identity: string | null, ofToken: readonly string[]): readonly string[] {
     const groups = identity === null ? undefined : this.withId(identity)?.groups;
@@ -69,9 +62,11 @@ export class CallerRegistry {
     return (next) =>
       middleware((exchange: Exchange) => {
         const { identity } = exchange;
-        if (identity === null) return next(exchange);
-        if (this.withId(identity)?.enabled === false) return problem(exchange.call, "forbidden", DISABLED);
-        if (clock !== null) this.#see(identity, clock);
+        for (let i = 0; identity !== null && i < this.lists.length; i++) {
+          const caller = this.lists[i]!.withId(identity);
+          if (caller?.enabled === false) return problem(exchange.call, "forbidden", DISABLED);
+          if (caller !== undefined && clock !== null) this.#seen[this.#starts[i]! + caller.index] = Math.floor(clock.wall() / 1000);
+        }
         return next(exchange);
       });
   }
