@@ -3,7 +3,7 @@
  * or shared word many processors would wait for first.
  */
 import { spawnSync } from "node:child_process";
-import { existsSync, mkdtempSync, readFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -13,17 +13,18 @@ import { simulate, type LockFigures } from "./lock_model.ts";
 import { pause } from "./load.ts";
 import { backend, competitors, type Place } from "./peers/competitors.ts";
 import { faultOf, fullLoad } from "./peers/gauge.ts";
-import { costsOf, freePort, MEASURED, OTHERS, withMachine, type Machine, type Running } from "./peers/machine.ts";
-import { SCENARIOS, type Scenario } from "./peers/scenarios.ts";
+import { costsOf, freePort, OTHERS, withMachine, type Machine, type Running } from "./peers/machine.ts";
+import { KEY, SCENARIOS, SMALL_BYTES } from "./peers/scenarios.ts";
 import { build, install, ROOT, run } from "./ready.ts";
 
 const ROUNDS = 50;
 const WORKERS = [1, 2];
 /** So many that no worker has far fewer than another. */
 const CONNECTIONS = 128;
-const scenarioOf = (name: string): Scenario => ({ ...SCENARIOS.find((each) => each.name === name)!, connections: CONNECTIONS });
-const GUARDED = scenarioOf("guarded");
-const PLAIN = scenarioOf("small");
+const SCENARIO = { ...SCENARIOS.find(({ name }) => name === "guarded")!, connections: CONNECTIONS };
+/** In a burst: so many that they, and the replies, fit into the memory of the sockets. */
+const BURST = { connections: 256, requests: 200 };
+const BURST_CLIENT = fileURLToPath(new URL("scale_burst.mjs", import.meta.url));
 const READY_MS = 10_000;
 const PROCESSORS = [4, 16, 64];
 const HERE = availableParallelism();
@@ -34,7 +35,6 @@ const MIN_TIMES = 1.8;
 const MAX_SHARED_MICROS = 1;
 
 interface Gateway {
-  readonly scenario: Scenario;
   readonly workers: number;
   readonly running: Running;
   readonly port: number;
@@ -51,54 +51,68 @@ export async function scale([given = "5"]: readonly string[]): Promise<boolean> 
   install();
   // Before `withMachine`, which leaves this process one processor.
   const figures = JSON.parse(run(nodeOf(24), [fileURLToPath(new URL("scale_threads.mjs", import.meta.url))])) as Figures;
-  const apart = await throughput(turns, "apart");
-  const together = await throughput(turns, "together");
-  waiting(figures, apart.of(GUARDED, 1));
-  const verdicts = judged(figures, apart, together);
+  const alone = await bursts(turns);
+  const together = await throughput(turns);
+  waiting(figures, together[0]!);
+  const verdicts = judged(figures, alone, together);
   console.log(`${verdictTable(verdicts)}\n`);
   return rounds() && verdicts.every(({ met }) => met !== false);
 }
 
-interface Throughput {
-  /** Processor time of a request, in microseconds. */
-  of(scenario: Scenario, workers: number): number;
+/**
+ * Prints what requests with key and limit cost that the gateway answers itself, when nobody but it has the processors: it is stopped, gets a
+ * burst of requests into its sockets, and goes on while everybody else sleeps. Resolves with the processor time of a request by `WORKERS`.
+ */
+async function bursts(turns: number): Promise<readonly number[]> {
+  return withMachine(async (machine) => {
+    const gateways = [];
+    for (const workers of WORKERS) gateways.push({ ...(await started(machine, workers, 9, true)), micros: [] as number[], wallMs: [] as number[] });
+    const count = BURST.connections * BURST.requests;
+    for (let turn = 0; turn <= turns + 1; turn++) {
+      for (const { running, port, micros, wallMs } of gateways) {
+        const words = [BURST_CLIENT, port, running.pid, BURST.connections, BURST.requests, `GET /small HTTP/1.1\r\nHost: 127.0.0.1\r\napiKey: ${KEY}\r\n\r\n`];
+        const burst = JSON.parse(run(process.execPath, words.map(String))) as { replies: number; wallMs: number; threads: readonly number[] };
+        if (burst.replies !== count) throw new Error(`${burst.replies} of ${count} requests were answered`);
+        // The first two turns warm up.
+        if (turn < 2) continue;
+        micros.push(burst.threads.reduce((sum, each) => sum + each, 0) / 1_000 / count);
+        wallMs.push(burst.wallMs);
+      }
+    }
+    const rows = gateways.map(({ workers, micros, wallMs }) => [workers, brief(median(micros)), brief(median(wallMs))]);
+    console.log(`bursts of ${count} requests with key and limit, answered by the gateway; medians of ${turns}\n`);
+    console.log(`${markdown(["workers", "CPU µs of a request", "ms for all"], rows)}\n`);
+    return gateways.map(({ micros }) => median(micros));
+  });
 }
 
-/**
- * Prints requests a second, processor time and memory. "apart": the gateway has one processor to itself, however many workers it has, and
- * load and backend have the other; so nobody competes with its workers but they with each other, and a request costs what it costs.
- * "together": all have all processors, so that the workers run at the same time, and load and backend beside them.
- */
-async function throughput(turns: number, arrangement: "apart" | "together"): Promise<Throughput> {
+/** Prints requests a second, processor time and memory of whole requests, where load and backend share the processors. Resolves as `bursts` does. */
+async function throughput(turns: number): Promise<readonly number[]> {
   return withMachine(async (machine) => {
     const backendPort = await freePort();
     machine.start(backend({ folder: mkdtempSync(join(machine.folder, "backend-")), port: backendPort }), OTHERS);
     const gateways: Gateway[] = [];
-    for (const scenario of arrangement === "apart" ? [GUARDED, PLAIN] : [GUARDED]) {
-      for (const workers of WORKERS) gateways.push(await started(machine, { scenario, workers, backendPort, isApart: arrangement === "apart" }));
-    }
+    for (const workers of WORKERS) gateways.push(await started(machine, workers, backendPort));
     for (let turn = 0; turn <= turns; turn++) {
-      for (const { scenario, running, port, rounds: figures } of gateways) {
+      for (const { running, port, rounds: figures } of gateways) {
         const [before, mainBefore] = [costsOf(running.pid).cpuMicros, mainCpuMicros(running.pid)];
-        const { rps, requests, failures, p99 } = await fullLoad(machine, scenario, port, 1);
+        const { rps, requests, failures, p99 } = await fullLoad(machine, SCENARIO, port, 1);
         if (failures > 0) throw new Error(`${failures} requests failed`);
         const [after, mainAfter] = [costsOf(running.pid).cpuMicros, mainCpuMicros(running.pid)];
         // The first turn warms up.
         if (turn > 0) figures.push({ rps, cpuMicros: (after - before) / requests, mainMicros: (mainAfter - mainBefore) / requests, p99 });
       }
     }
-    const of = (scenario: Scenario, workers: number) => {
-      const gateway = gateways.find((each) => each.scenario === scenario && each.workers === workers)!;
-      return median(gateway.rounds.map(({ cpuMicros }) => cpuMicros));
-    };
-    console.log(`${arrangement}: ${CONNECTIONS} connections, ${HERE} processors, medians of ${turns} turns\n`);
-    const rows = gateways.map(({ scenario, workers, running, restMib, rounds: figures }) => [
-      ...[scenario.title, workers, brief(median(figures.map(({ rps }) => rps))), brief(of(scenario, workers))],
-      ...[workers === 1 ? "" : brief(median(figures.map(({ mainMicros }) => mainMicros)))],
-      ...[brief(median(figures.map(({ p99 }) => p99 ?? NaN))), brief(restMib), brief(costsOf(running.pid).rssMib)],
-    ]);
-    console.log(`${markdown(["", "workers", "requests/s", "CPU µs of a request", "main thread's", "p99 ms", "MiB at rest", "MiB under load"], rows)}\n`);
-    return { of };
+    const cpu = ({ rounds: figures }: Gateway) => median(figures.map(({ cpuMicros }) => cpuMicros));
+    console.log(`${SCENARIO.title}, ${CONNECTIONS} connections; load, backend and gateway share ${HERE} processors; medians of ${turns} turns\n`);
+    const rows = gateways.map((gateway) => {
+      const { workers, running, restMib, rounds: figures } = gateway;
+      const mainMicros = workers === 1 ? "" : brief(median(figures.map((each) => each.mainMicros)));
+      const tail = brief(median(figures.map(({ p99 }) => p99 ?? NaN)));
+      return [workers, brief(median(figures.map(({ rps }) => rps))), brief(cpu(gateway)), mainMicros, tail, brief(restMib), brief(costsOf(running.pid).rssMib)];
+    });
+    console.log(`${markdown(["workers", "requests/s", "CPU µs of a request", "main thread's", "p99 ms", "MiB at rest", "MiB under load"], rows)}\n`);
+    return gateways.map(cpu);
   });
 }
 
@@ -109,20 +123,16 @@ function mainCpuMicros(pid: number): number {
   return (Number(fields[11]) + Number(fields[12])) * 10_000;
 }
 
-function judged(figures: Figures, apart: Throughput, together: Throughput): Verdict[] {
-  const [one, two] = WORKERS as [number, number];
-  // What one worker pays for the other's writes, which on one processor are in its cache.
-  const moved = SHARED.reduce((sum, name) => sum + Math.max(0, figures[name]!.both - figures[name]!.alone), 0) / 1_000;
-  const [alone, both] = [apart.of(GUARDED, one), apart.of(GUARDED, two) + moved];
-  const times = (two * alone) / both;
+function judged(figures: Figures, alone: readonly number[], together: readonly number[]): Verdict[] {
+  const times = (2 * alone[0]!) / alone[1]!;
+  const here = (2 * together[0]!) / together[1]!;
   const spent = SHARED.reduce((sum, name) => sum + figures[name]!.both, 0) / 1_000;
-  const here = (two * together.of(GUARDED, one)) / together.of(GUARDED, two);
   return [
     {
-      what: "requests of two workers on two processors, of those of one, when load and backend do not compete",
-      ...{ figure: `${brief(times)}× (2 × ${brief(alone)} : ${brief(both)} µs)`, target: `≥ ${MIN_TIMES}×`, met: times >= MIN_TIMES },
+      what: "requests of two workers on two processors, of those of one, in bursts",
+      ...{ figure: `${brief(times)}× (2 × ${brief(alone[0])} : ${brief(alone[1])} µs)`, target: `≥ ${MIN_TIMES}×`, met: times >= MIN_TIMES },
     },
-    { what: "the same when they do", figure: `${brief(here)}×`, target: "told only", met: null },
+    { what: "the same of whole requests, beside load and backend", figure: `${brief(here)}×`, target: "told only", met: null },
     {
       what: "all shared operations of a request with key and limit, while another thread does the same without pause",
       ...{ figure: `${brief(spent)} µs`, target: `≤ ${MAX_SHARED_MICROS} µs`, met: spent <= MAX_SHARED_MICROS },
@@ -130,28 +140,27 @@ function judged(figures: Figures, apart: Throughput, together: Throughput): Verd
   ];
 }
 
-interface Asked {
-  readonly scenario: Scenario;
-  readonly workers: number;
-  readonly backendPort: number;
-  readonly isApart: boolean;
-}
-
-/** On Node 24, with a configuration as in `npm run bench -- peers`. */
-async function started(machine: Machine, { scenario, workers, backendPort, isApart }: Asked): Promise<Gateway> {
+/** On Node 24, on all processors, with a configuration as in `npm run bench -- peers guarded`. `answers`: itself, behind key and limit. */
+async function started(machine: Machine, workers: number, backendPort: number, answers = false): Promise<Gateway> {
   const ours = competitors().find(({ name }) => name === "ours")!;
   const place: Place = { folder: mkdtempSync(join(machine.folder, `workers-${workers}-`)), port: await freePort(), backendPort };
-  const { words, environment } = ours.command(scenario, place);
-  const everywhere = machine.notPinned === null && !isApart ? ["taskset", "-c", `0-${HERE - 1}`] : ["env"];
+  const { words, environment } = ours.command(SCENARIO, place);
+  if (answers) answerItself(join(place.folder, "gw.json"));
+  const everywhere = machine.notPinned === null ? ["taskset", "-c", `0-${HERE - 1}`] : ["env"];
   const [program = "", ...before] = everywhere;
-  const command = { program, words: [...before, nodeOf(24), ...words, "--workers", String(workers)], ...(environment && { environment }) };
-  const running = machine.start(command, MEASURED);
+  const running = machine.start({ program, words: [...before, nodeOf(24), ...words, "--workers", String(workers)], ...(environment && { environment }) }, OTHERS);
   const deadline = performance.now() + READY_MS;
   for (let fault: string | null = ""; fault !== null; await pause(50)) {
-    fault = await faultOf(ours, scenario, place.port).catch((error: Error) => error.message);
+    fault = await faultOf(ours, SCENARIO, place.port).catch((error: Error) => error.message);
     if (fault !== null && (running.over() || performance.now() > deadline)) throw new Error(`${fault}: ${running.errors()}`);
   }
-  return { scenario, workers, running, port: place.port, restMib: costsOf(running.pid).rssMib, rounds: [] };
+  return { workers, running, port: place.port, restMib: costsOf(running.pid).rssMib, rounds: [] };
+}
+
+function answerItself(file: string): void {
+  const config = JSON.parse(readFileSync(file, "utf8")) as { services: { plugins: object[] }[] };
+  config.services[0]!.plugins.push({ name: "request_termination", config: { status: 200, body: "x".repeat(SMALL_BYTES) } });
+  writeFileSync(file, JSON.stringify(config));
 }
 
 /** Nanoseconds of one operation of one thread alone, and of each of two threads at the same time. */
