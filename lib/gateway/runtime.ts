@@ -16,7 +16,7 @@ import type { RedisCounters } from "../store/redis.ts";
 import type { WorkerCounters } from "../store/shared_callers.ts";
 import type { Breaker, BreakerSettings } from "../upstream/breaker.ts";
 import { UpstreamSet, type Member, type Connections, type Peer } from "../upstream/upstream_set.ts";
-import { Pool, ReadBuffer } from "../upstream/pool.ts";
+import { Pool } from "../upstream/pool.ts";
 import type { HealthTools } from "../upstream/choice.ts";
 import type { Address, Names, NamesOptions } from "../upstream/addresses.ts";
 import type { FailureReports } from "../upstream/shared_health.ts";
@@ -68,7 +68,6 @@ export class Runtime {
   readonly #namesOptions: NamesOptions;
   /** Null: no upstream has had a name. */
   #names: Names | null = null;
-  readonly #readBuffer = new ReadBuffer();
   /** Pools of upstreams that are no longer configured, while a request still uses one of their connections. */
   readonly #retired = new Set<Connections>();
   /** Null: no upstream has been probed. */
@@ -270,7 +269,7 @@ export class Runtime {
     if (isIP(options.host) === 0) this.#names ??= new (parts.part("names").Names)(this.#namesOptions);
     const name = this.#names?.name(options.host);
     const named = name === undefined ? options : { ...options, name };
-    if (named.protocol === "http" || named.protocol === "https") return new Pool({ ...named, readBuffer: this.#readBuffer, writeBatch }, maxConnections, clock);
+    if (named.protocol === "http" || named.protocol === "https") return new Pool({ ...named, writeBatch }, maxConnections, clock);
     const { Sessions, forwardHttp2 } = parts.part("http2");
     return new Sessions(named, maxConnections, clock, forwardHttp2);
   }

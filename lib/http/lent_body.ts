@@ -7,6 +7,7 @@
  */
 import { GuardedReadable } from "../base/event_loop.ts";
 import { ignore } from "../base/errors.ts";
+import { SMALL_BYTES } from "./body.ts";
 
 export class LentBody extends GuardedReadable {
   readonly byteLength: number;
@@ -64,3 +65,20 @@ export class LentBody extends GuardedReadable {
 }
 
 const EVENTS = ["data", "end", "close", "readable", "newListener"] as const;
+
+/** Free memory of one size that is kept: 512 KiB, 3 MiB of all sizes. */
+const MAX_FREE_BYTES = 512 * 1024;
+/** Free blocks, by the exponent of their size. */
+const FREE: Buffer[][] = Array.from({ length: 32 }, () => []);
+
+/** A copy of a complete body, in memory that is used again; Node gives a small one a part of a larger block anyway. */
+export function lentCopy(bytes: Buffer): LentBody {
+  if (bytes.length <= SMALL_BYTES) return new LentBody(Buffer.from(bytes), ignore);
+  const exponent = 32 - Math.clz32(bytes.length - 1);
+  const free = FREE[exponent]!;
+  const block = free.pop() ?? Buffer.allocUnsafeSlow(2 ** exponent);
+  block.set(bytes);
+  return new LentBody(block.subarray(0, bytes.length), () => {
+    if ((free.length + 1) * block.length <= MAX_FREE_BYTES) free.push(block);
+  });
+}

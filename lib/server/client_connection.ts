@@ -17,7 +17,7 @@ import { entry, writeText } from "../base/event_loop.ts";
 import { ERRORS, ignore } from "../base/errors.ts";
 import { Delivery } from "../http/delivery.ts";
 import type { HeaderList } from "../http/headers.ts";
-import { LentBody } from "../http/lent_body.ts";
+import { LentBody, lentCopy } from "../http/lent_body.ts";
 import { discard, problem, type Reply } from "../http/reply.ts";
 import { kept, ownReads, SharingSocket } from "./client_socket.ts";
 import { bodyToSend, dateLine, framingOf, replyText, sendableReply, streamReply } from "./client_reply.ts";
@@ -124,7 +124,7 @@ export class ClientConnection implements RequestSink, Responder {
       if (this.#ending === "asked") this.#ending = "decided";
     }
     const rest = this.#rest;
-    if (rest !== null) this.#rest = kept(rest, this.#socket);
+    if (rest !== null) this.#rest = kept(rest);
     if (rest === null || this.#rest !== rest) this.#pieces.forget();
     this.readOn();
     // Bytes after an upgrade request are not HTTP, and are kept for the tunnel.
@@ -134,7 +134,7 @@ export class ClientConnection implements RequestSink, Responder {
   head(head: RequestHead, whole: Buffer | null): void {
     this.#isContinued = head.framing.expects === "nothing";
     const body = (this.#body = this.#parser.isOver ? null : new RequestBody(this, this.#rules.limits));
-    const content = body ?? (whole === null ? null : new LentBody(kept(whole, this.#socket), ignore));
+    const content = body ?? (whole === null ? null : lentCopy(whole));
     // Not the parser's trailers: it may be reading the next request by then.
     const trailers = body === null ? null : () => body.trailers;
     const inbound = (this.#inbound = receiveHead(head, this.#connection, content, trailers, this.#rules, this.#inform));
@@ -147,7 +147,7 @@ export class ClientConnection implements RequestSink, Responder {
   }
 
   body(bytes: Buffer): void {
-    this.#discarded += this.#body!.arrived(kept(bytes, this.#socket), this.#server.clock.now());
+    this.#discarded += this.#body!.arrived(kept(bytes), this.#server.clock.now());
     if (this.#inbound !== null) this.#inbound.call.notes.received = this.#body!.received;
   }
 

@@ -6,7 +6,7 @@ import type { Socket } from "node:net";
 import type { Readable } from "node:stream";
 import { Fault, messageOf } from "../base/errors.ts";
 import { FIELD_LINE } from "../base/http_grammar.ts";
-import { breakOff, writeChunk } from "../http/body.ts";
+import { breakOff, SMALL_BYTES, writeChunk, type Sink } from "../http/body.ts";
 import { Delivery } from "../http/delivery.ts";
 import type { Call } from "../http/exchange.ts";
 import { headerProblem, NameMap, sameName, type HeaderList } from "../http/headers.ts";
@@ -169,17 +169,27 @@ interface StreamedReply {
 export function streamReply(socket: Socket, server: Pick<Http1Options, "writeBatch" | "delivery">, streamed: StreamedReply, done: () => void): Delivery {
   const { call, reply, text, body, framing } = streamed;
   call.notes.sent = 0;
-  // The first bytes of the body are sent with the head if they have arrived; the head does not wait for a body that has not arrived yet.
-  socket.cork();
-  socket.write(text, "latin1");
-  server.writeBatch.add(() => socket.uncork());
   const isChunked = framing === "chunked";
-  const to = isChunked ? { write: (chunk: Buffer) => writeChunk(socket, chunk), once: (event: "drain", run: () => void) => socket.once(event, run) } : socket;
+  // What is small leaves at the end of this round, together with that of others.
+  const hold = () => {
+    socket.cork();
+    server.writeBatch.add(leave);
+  };
+  const leave = () => socket.uncork();
+  // The first bytes of the body are sent with the head if they have arrived; the head does not wait for a body that has not arrived yet.
+  hold();
+  socket.write(text, "latin1");
+  const write = (chunk: Buffer) => {
+    if (socket.writableCorked === 0 && chunk.length <= SMALL_BYTES) hold();
+    return isChunked ? writeChunk(socket, chunk) : socket.write(chunk);
+  };
+  const to: Sink = { write, once: (event, run) => socket.once(event, run) };
   const delivery = new Delivery(call, socket, server.delivery, () => (framing === "until close" ? breakOff(socket) : void socket.destroy()), to);
   delivery.stream(body, statedLength(reply.headers), () => {
     // The client may have disconnected meanwhile.
     if (socket.destroyed) return;
     if (isChunked) socket.write(lastChunk(replyTrailers(call, reply)), "latin1");
+    leave();
     delivery.ended();
     done();
   });

@@ -11,7 +11,7 @@ import { problem, type Reply } from "../http/reply.ts";
 import type * as http2Server from "./http2.ts";
 import type { H2Sessions } from "./h2_sessions.ts";
 import { ClientConnection } from "./client_connection.ts";
-import { ReadMemory } from "./client_socket.ts";
+import { adopt } from "./client_socket.ts";
 import { CLIENT_IDLE_MS, Drain, type Http1Options, type Responder } from "./http1.ts";
 import type * as nodeHttp1 from "./http1_node.ts";
 import type { NodeHttp1 } from "./http1_node.ts";
@@ -59,7 +59,6 @@ export class Listener {
   /** How many connections have been accepted. */
   #accepted = 0;
   readonly #drain = new Drain();
-  readonly #memory = new ReadMemory();
   /** Set once `stopAccepting` was called: resolves when the ports are closed. */
   #stopped: Promise<void> | null = null;
   #onAllClosed: (() => void) | null = null;
@@ -93,7 +92,7 @@ export class Listener {
       // Asked once: in a worker a reload may come between two questions, and only our own codec can read from memory that is shared.
       const { h2c = false, http1 = "wire" } = this.#options.protocols?.() ?? {};
       const isWire = !h2c && http1 === "wire";
-      const socket = isWire ? this.#memory.adopt(accepted) : accepted;
+      const socket = isWire ? adopt(accepted) : accepted;
       if (!this.#admit(guarded(socket))) return;
       socket.on("error", ignore);
       if (isWire) this.#serveWire(socket);

@@ -7,7 +7,7 @@ import { connectFailure, Fault, ignore } from "../base/errors.ts";
 import { writeChunk, type Sink } from "../http/body.ts";
 import { NO_TRAILERS } from "../http/body_reader.ts";
 import { hasToken, headerValue } from "../http/headers.ts";
-import { LentBody } from "../http/lent_body.ts";
+import { LentBody, lentCopy } from "../http/lent_body.ts";
 import type { Reply } from "../http/reply.ts";
 import { ResponseBody, type Connection, type ConnectionUser, type Pool } from "./pool.ts";
 import { faultCode, Stale, UploadRefused } from "./faults.ts";
@@ -85,11 +85,9 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
     this.phase = "sending";
     // Without a body, a request that can be repeated need not know how much of it was sent.
     if (body !== null || !isIdempotent(method)) connection.guardWrites();
-    if (body !== null) {
-      this.watch(0);
-      connection.setSilence(options.idleMs);
-    }
     this.#isWritten = body === null || this.#takeWhole(body);
+    if (body !== null) this.watch(0);
+    if (!this.#isWritten) connection.setSilence(options.idleMs);
     // A new connection sends at once: bytes that arrive before that may be its refusal.
     if (connection.isReused) to.pool.options.writeBatch.add(connection.send);
     else this.send();
@@ -162,9 +160,8 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
 
   /** Accepts a body that is in memory and as long as the head states; any other body is streamed. */
   #takeWhole(body: Readable): boolean {
-    this.#bytes = this.attempt.bytes;
-    if (this.#bytes !== null) return true;
-    if (body instanceof LentBody && this.#head.length === body.byteLength) this.#bytes = body.lend();
+    const isWhole = body instanceof LentBody && this.#head.length === body.byteLength;
+    this.#bytes = this.attempt.bytes ?? (isWhole ? body.lend() : null);
     return this.#bytes !== null;
   }
 
@@ -248,8 +245,9 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
   #written(): void {
     const { socket } = this.#connection;
     if (this.phase !== "sending") return;
-    if (socket.writableLength === 0) this.awaitResponse();
-    else socket.write(NO_BYTES, () => this.awaitResponse());
+    if (socket.writableLength === 0) return this.awaitResponse();
+    this.#connection.setSilence(this.attempt.options.idleMs);
+    socket.write(NO_BYTES, () => this.awaitResponse());
   }
 
   protected override get awaitsBody(): boolean {
@@ -287,7 +285,7 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
     this.#response = head;
     this.receive();
     if (whole === null || !this.#connection.lendsBytes) this.#first = whole;
-    else this.#first = whole.length >= LENT_BYTES ? this.attempt.to.pool.options.readBuffer.lend(whole) : Buffer.from(whole);
+    else this.#first = whole.length >= LENT_BYTES ? lentCopy(whole) : Buffer.from(whole);
   }
 
   body(part: Buffer): void {
@@ -355,6 +353,8 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
   #leave(connection: "kept" | "spent"): void {
     this.finish();
     if (connection === "spent") return this.close();
+    // The upstream's system has all of it, and behind a response it is not sent again.
+    if (this.#bytes !== null && this.#connection.socket.writableLength === 0) (this.attempt.exchange.body as LentBody).giveBack();
     this.attempt.to.pool.giveBack(this.#connection);
     this.#release();
   }

@@ -4,7 +4,6 @@
 import type { Socket } from "node:net";
 import { ignore } from "../base/errors.ts";
 import { GuardedReadable, type WriteBatch } from "../base/event_loop.ts";
-import { LentBody } from "../http/lent_body.ts";
 import type { Address } from "./addresses.ts";
 import { readyEvent } from "./connect.ts";
 import { ConnectionPool, type ConnectionPoolOptions } from "./connection_pool.ts";
@@ -12,7 +11,6 @@ import type { NodeResponseParser } from "./node_response_parser.ts";
 import { ResponseParser, type ResponseSink } from "./response_parser.ts";
 
 export interface PoolOptions extends ConnectionPoolOptions {
-  readonly readBuffer: ReadBuffer;
   /** Writes the requests of one round of the event loop together. */
   readonly writeBatch: WriteBatch;
 }
@@ -81,13 +79,13 @@ export class Pool extends ConnectionPool<true, PoolOptions> {
     }
   }
 
-  /** `lendsBytes`: Node reads into the read buffer. */
+  /** `lendsBytes`: Node reads into the memory that all share, which must be used or copied before the next read. */
   #open(address: Address | undefined, lendsBytes: boolean): Connection {
     const read = (bytes: number, buffer: Buffer) => {
       connection.read(buffer.subarray(0, bytes));
       return true;
     };
-    const socket = this.connect(address, lendsBytes ? { onread: { buffer: this.options.readBuffer.buffer, callback: read } } : {});
+    const socket = this.connect(address, lendsBytes ? { onread: { buffer: READ_MEMORY, callback: read } } : {});
     const connection: Connection = new Connection(socket, this.options.keepaliveIdleMs, address, lendsBytes);
     this.#connections.add(connection);
     socket.once("close", () => {
@@ -263,7 +261,10 @@ export class ResponseBody extends GuardedReadable {
   }
 
   deliver(bytes: Buffer): void {
-    if (!this.push(bytes)) this.#connection.socket.pause();
+    const isRead = this.readableFlowing === true && this.readableLength === 0 && this.readableDidRead && this.readableEncoding === null;
+    // As `push` has it for a reader that has read all before, without looking for more in a later tick.
+    if (isRead && !this.destroyed) this.emit("data", bytes);
+    else if (!this.push(bytes)) this.#connection.socket.pause();
   }
 
   complete(): void {
@@ -284,27 +285,5 @@ export class ResponseBody extends GuardedReadable {
   }
 }
 
-/** Twice what Node reads at a time: a response of 64 KiB and its head come in one read, and are then one write to the client. */
-const BUFFER_BYTES = 128 * 1024;
-/** Unused copies that are kept: 2 MiB. */
-const MAX_FREE_COPIES = 16;
-
-/** The memory that responses over plain connections are read into, shared by all of them: a buffer for each read would be garbage. */
-export class ReadBuffer {
-  #buffer: Buffer | null = null;
-  readonly #free: Buffer[] = [];
-
-  /** Created for the first connection. Its content must be used or copied before the next read. */
-  get buffer(): Buffer {
-    return (this.#buffer ??= Buffer.allocUnsafeSlow(BUFFER_BYTES));
-  }
-
-  /** A complete body that lies in `buffer`, copied into memory that is used again when the body has been sent. */
-  lend(bytes: Buffer): LentBody {
-    const copy = this.#free.pop() ?? Buffer.allocUnsafeSlow(BUFFER_BYTES);
-    copy.set(bytes);
-    return new LentBody(copy.subarray(0, bytes.length), () => {
-      if (this.#free.length < MAX_FREE_COPIES) this.#free.push(copy);
-    });
-  }
-}
+/** What all plain connections read into. Twice Node's size: a response of 64 KiB and its head are one read, and then one write to the client. */
+const READ_MEMORY = Buffer.allocUnsafeSlow(128 * 1024);

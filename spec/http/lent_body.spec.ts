@@ -1,6 +1,6 @@
 import { setImmediate as nextRound } from "node:timers/promises";
 import { expect, it } from "vitest";
-import { LentBody } from "../../lib/http/lent_body.ts";
+import { LentBody, lentCopy } from "../../lib/http/lent_body.ts";
 import { ownBody } from "../../lib/server/reply_headers.ts";
 
 /** A body of `text` in memory that is overwritten as soon as it is given back. */
@@ -93,4 +93,46 @@ it("a sender that keeps bytes gets a copy of an untouched lent body, and any oth
   expect(ownBody(read)).toBe(read);
   const bytes = Buffer.from("abc");
   expect([ownBody(bytes), ownBody(null)]).toEqual([bytes, null]);
+});
+
+/** Longer than what is a part of a larger block. */
+const long = (text: string) => Buffer.from(text.repeat(1000));
+
+it("a copy that is lent has its own memory, which another one gets once it is given back", () => {
+  const read = long("first");
+  const [first, second] = [lentCopy(read), lentCopy(long("other"))];
+  const [firstBytes, secondBytes] = [first.lend()!, second.lend()!];
+  read.fill("x");
+  expect([firstBytes, secondBytes]).toEqual([long("first"), long("other")]);
+  expect(secondBytes.buffer).not.toBe(firstBytes.buffer);
+  first.giveBack();
+  first.giveBack();
+  const [third, fourth] = [lentCopy(long("third")).lend()!, lentCopy(long("forth")).lend()!];
+  expect(third.buffer).toBe(firstBytes.buffer);
+  expect(fourth.buffer).not.toBe(third.buffer);
+  expect([secondBytes, third, fourth]).toEqual([long("other"), long("third"), long("forth")]);
+});
+
+it("a small copy that is lent stays as it is when it is given back", () => {
+  const body = lentCopy(Buffer.alloc(4096, "a"));
+  const bytes = body.lend()!;
+  body.giveBack();
+  for (let i = 0; i < 100; i++) lentCopy(Buffer.alloc(4096, "b"));
+  expect(bytes).toEqual(Buffer.alloc(4096, "a"));
+});
+
+it.each([4097, 8192, 8193, 65_536, 65_537])("a copy of %i bytes takes less than twice as much", (bytes) => {
+  const content = Buffer.alloc(bytes, "a");
+  const lent = lentCopy(content).lend()!;
+  expect(lent.equals(content)).toBe(true);
+  expect(lent.buffer.byteLength).toBeLessThan(2 * bytes);
+});
+
+it.each([[65_536, 8], [65_000, 8], [16_384, 32]])("of the memory of copies of %i bytes, that of %i is kept", (bytes, most) => {
+  const copies = () => Array.from({ length: 40 }, () => lentCopy(Buffer.alloc(bytes)));
+  const bodies = copies();
+  const blocks = new Set(bodies.map((body) => body.lend()!.buffer));
+  expect(blocks.size).toBe(40);
+  for (const body of bodies) body.giveBack();
+  expect(copies().filter((body) => blocks.has(body.bytes!.buffer))).toHaveLength(most);
 });

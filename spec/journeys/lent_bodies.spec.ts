@@ -1,14 +1,16 @@
 import { once } from "node:events";
 import http, { type ServerResponse } from "node:http";
 import type { IncomingHttpHeaders } from "node:http2";
-import net from "node:net";
+import net, { type Socket } from "node:net";
 import { Duplex } from "node:stream";
 import { expect, it, onTestFinished } from "vitest";
 import { createGateway, definePlugin, schema, type Reply } from "../../lib/index.ts";
 import { hosted, oneService, running } from "../support/gateway.ts";
 import { h2Session } from "../support/h2_client.ts";
 import { ask, eventually } from "../support/raw_client.ts";
-import { headBackend } from "./harness.ts";
+import { codec } from "../support/codec.ts";
+import { turn } from "../support/loopback.ts";
+import { byteBackend, client, headBackend, rawBackend } from "./harness.ts";
 
 // Large responses wait for their clients in buffers that later responses reuse: none may be overwritten before it is sent.
 
@@ -174,4 +176,91 @@ it("delivers a response whole when it arrives in several pieces", async () => {
   });
   const { port } = await running(oneService(upstream.port));
   for (let i = 0; i < 5; i++) expect((await ask(port, { path: "/a/x" })).body.toString()).toBe("x".repeat(BYTES));
+});
+
+const UPLOAD = 60_000;
+/** More than the buffers of a connection hold: the last of them wait in the memory that they were lent. */
+const UPLOADS = 100;
+const letterOf = (i: number) => String.fromCharCode(97 + (i % 25));
+const post = (letter: string) => `POST /a/x HTTP/1.1\r\nHost: h\r\nContent-Length: ${UPLOAD}\r\n\r\n${letter.repeat(UPLOAD)}`;
+
+/** An upstream that answers when it is told to, and reads when it is told to. */
+async function unreading() {
+  const sockets: Socket[] = [];
+  let received = "";
+  const { port } = await byteBackend((socket) => {
+    sockets.push(socket.pause());
+    socket.on("data", (chunk: Buffer) => void (received += chunk.toString("latin1")));
+  });
+  return {
+    port,
+    answer: () => void sockets.at(-1)!.write("HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\nanswered"),
+    read: () => sockets.forEach((socket) => void socket.resume()),
+    bodies: () => received.replace(/POST \/x HTTP\/1\.1\r\n(?:[^\r]+\r\n)+\r\n/g, ""),
+  };
+}
+
+it.runIf(codec === "wire")("never overwrites an upload that its upstream has answered and not read with another one", { timeout: 30_000 }, async () => {
+  const upstream = await unreading();
+  const echo = await rawBackend((request, response) => void request.pipe(response));
+  const [slow, fast] = [await running(oneService(upstream.port)), await running(oneService(echo.port))];
+  const [to, other] = [await client(slow.port), await client(fast.port)];
+  for (let i = 0; i < UPLOADS; i++) {
+    to.discard();
+    to.send(post(letterOf(i)));
+    for (let turns = 0; turns < 20; turns++) await turn();
+    upstream.answer();
+    await to.until("answered");
+    other.discard();
+    other.send(post("z"));
+    await other.until("z".repeat(UPLOAD));
+  }
+  upstream.read();
+  await eventually(() => upstream.bodies().length >= UPLOADS * UPLOAD, "all uploads");
+  expect(upstream.bodies() === Array.from({ length: UPLOADS }, (_none, i) => letterOf(i).repeat(UPLOAD)).join("")).toBe(true);
+});
+
+it.runIf(codec === "wire")("an upload whose upstream resets its connection leaves those of others as they are", async () => {
+  const received: string[] = [];
+  let isDead = false;
+  const upstream = await byteBackend((socket) => {
+    let text = "";
+    socket.on("data", (chunk: Buffer) => {
+      if (isDead) {
+        isDead = false;
+        return socket.resetAndDestroy();
+      }
+      text += chunk.toString("latin1");
+      const start = text.indexOf("\r\n\r\n") + 4;
+      if (text.length < start + UPLOAD) return;
+      received.push(text.slice(start));
+      text = "";
+      socket.write("HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\nanswered");
+    });
+  });
+  const { port } = await running(oneService(upstream.port));
+  const [to, other] = [await client(port), await client(port)];
+  const expected: string[] = [];
+  for (let i = 0; i < 20; i++) {
+    isDead = i % 4 === 3;
+    const [one, two] = [letterOf(2 * i), letterOf(2 * i + 1)];
+    to.discard();
+    other.discard();
+    to.send(post(one));
+    other.send(post(two));
+    const answers = await Promise.all([to, other].map((each) => each.until(/"code"|answered/)));
+    for (const [j, letter] of [one, two].entries()) if (answers[j]!.includes("200 OK")) expected.push(letter.repeat(UPLOAD));
+  }
+  expect(expected).toHaveLength(35);
+  expect(received.toSorted()).toEqual(expected.toSorted());
+});
+
+it("gives each of many clients its own upload back, in memory that is used again", async () => {
+  const echo = await rawBackend((request, response) => void request.pipe(response));
+  const { port } = await running(oneService(echo.port));
+  for (let round = 0; round < 5; round++) {
+    const sent = [..."abcdefghijklmnop"].map((letter, i) => letter.repeat(4000 + 3800 * i));
+    const answers = await Promise.all(sent.map((body) => ask(port, { method: "POST", path: "/a/x", body })));
+    expect(answers.map(({ body }, i) => body.toString() === sent[i])).toEqual(sent.map(() => true));
+  }
 });

@@ -1,9 +1,10 @@
 /** Clients whose bytes are read into the same memory: what one of them sends never becomes a part of another one's request. */
+import http, { type IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import { expect, it } from "vitest";
 import { oneService, running } from "../support/gateway.ts";
 import { turn } from "../support/loopback.ts";
-import { eventually, type RawConnection } from "../support/raw_client.ts";
+import { ask, eventually, type RawConnection } from "../support/raw_client.ts";
 import { byteBackend, client, gate, get, rawBackend } from "./harness.ts";
 
 const FILL = Buffer.alloc(128 * 1024, "Z");
@@ -143,4 +144,38 @@ it.each([
   socket.resume();
   await eventually(() => text.length >= wholeAt, "all bytes");
   expect(text.replaceAll("0123456789", "")).toBe("");
+});
+
+/** Bytes of every value, another row for each client. */
+const pattern = (client: number, length: number) => Buffer.from(Array.from({ length }, (_none, i) => i * 7 + (i >> 8) + client * 31));
+
+/** In pieces of sizes below and above those that are sent in another way. */
+const SIZES = [1, 100, 99, 1023, 1024, 100, 1025, 4096, 4097, 100, 16_384, 3, 40_000];
+const ROUNDS = 60;
+
+it.each(["chunked", "until its length"])("small and large pieces of replies, %s, reach each client as they were sent, whether it reads or waits", async (framing) => {
+  const total = SIZES.reduce((sum, size) => sum + size, 0) * ROUNDS;
+  const { port } = await rawBackend((request, response) => {
+    const bytes = pattern(Number(request.url!.slice(1)), total);
+    if (framing !== "chunked") response.setHeader("Content-Length", total);
+    const send = async () => {
+      let at = 0;
+      for (let i = 0; at < total; i++) {
+        const isFree = response.write(bytes.subarray(at, (at += SIZES[i % SIZES.length]!)));
+        if (isFree) await turn();
+        else await new Promise((resolve) => response.once("drain", resolve));
+      }
+      response.end();
+    };
+    void send();
+  });
+  const gateway = await running(oneService(port));
+  const slow = await Promise.all([1, 2].map((i) => new Promise<IncomingMessage>((resolve) => void http.get({ port: gateway.port, path: `/a/${i}` }, resolve))));
+  const answers = await Promise.all([3, 4, 5].map((i) => ask(gateway.port, { path: `/a/${i}` })));
+  for (const [i, { body }] of answers.entries()) expect(body.equals(pattern(i + 3, total))).toBe(true);
+  for (const [i, message] of slow.entries()) {
+    const parts: Buffer[] = [];
+    for await (const part of message) parts.push(part as Buffer);
+    expect(Buffer.concat(parts).equals(pattern(i + 1, total))).toBe(true);
+  }
 });

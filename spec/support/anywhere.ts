@@ -1,7 +1,6 @@
 import type { Socket } from "node:net";
 import { Egress, type Dial } from "../../lib/base/egress.ts";
 import { WriteBatch } from "../../lib/base/event_loop.ts";
-import { ReadBuffer } from "../../lib/upstream/pool.ts";
 
 /** For specs of what is built upon an `Egress`: it permits every destination. */
 export class Anywhere extends Egress {
@@ -18,7 +17,6 @@ export class Anywhere extends Egress {
 export const ANYWHERE = {
   egress: new Anywhere(),
   why: "spec",
-  readBuffer: new ReadBuffer(),
   writeBatch: new WriteBatch(),
   dial(this: { readonly host: string; readonly port: number }, ...[options, secure]: Parameters<Dial>): Socket {
     return new Anywhere().dialer({ host: this.host, port: this.port, why: "spec" })(options, secure);

@@ -4,7 +4,7 @@ import https from "node:https";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { Fault } from "../../lib/base/errors.ts";
 import type { Reply } from "../../lib/http/reply.ts";
-import { Pool, ReadBuffer, type PoolOptions } from "../../lib/upstream/pool.ts";
+import { Pool, type PoolOptions } from "../../lib/upstream/pool.ts";
 import type { Address, Name } from "../../lib/upstream/addresses.ts";
 import { UpstreamTls } from "../../lib/upstream/tls.ts";
 import { LOOPBACK, madeUpNames, NOBODY, NOBODY_EITHER, site } from "../support/addresses.ts";
@@ -327,38 +327,6 @@ describe("the addresses of a name", () => {
     await ask();
     await ask();
     expect(reused).toEqual([false, true]);
-  });
-});
-
-describe("the read buffer", () => {
-  it("the read buffer serves all connections", () => {
-    const readBuffer = new ReadBuffer();
-    expect(readBuffer.buffer).toBe(readBuffer.buffer);
-  });
-
-  it("the read buffer gives a body separate memory, which another body gets when it has been sent", () => {
-    const readBuffer = new ReadBuffer();
-    const read = (text: string) => readBuffer.buffer.subarray(0, readBuffer.buffer.write(text));
-    const [first, second] = [readBuffer.lend(read("first")), readBuffer.lend(read("second"))];
-    const [firstBytes, secondBytes] = [first.lend()!, second.lend()!];
-    read("xxxxxxxxx");
-    expect([String(firstBytes), String(secondBytes)]).toEqual(["first", "second"]);
-    expect(secondBytes.buffer).not.toBe(firstBytes.buffer);
-    first.giveBack();
-    const third = readBuffer.lend(read("third")).lend()!;
-    expect(third.buffer).toBe(firstBytes.buffer);
-    expect([String(secondBytes), String(third)]).toEqual(["second", "third"]);
-  });
-
-  it("the read buffer keeps the memory of sixteen bodies", () => {
-    const readBuffer = new ReadBuffer();
-    const bodies = Array.from({ length: 20 }, () => readBuffer.lend(Buffer.from("abc")));
-    const memory = new Set(bodies.map((body) => body.lend()!.buffer));
-    expect(memory.size).toBe(20);
-    for (const body of bodies) body.giveBack();
-    const again = Array.from({ length: 20 }, () => readBuffer.lend(Buffer.from("abc")).lend()!.buffer);
-    expect(new Set(again).size).toBe(20);
-    expect(again.filter((each) => memory.has(each))).toHaveLength(16);
   });
 });
 
