@@ -215,8 +215,9 @@ describe("what an auditor has to trust", () => {
       .map((source) => (source === inspecting ? { ...source, code: source.code.replace(session, "") } : source));
     expect(gateway.filter(({ code }) => dialling.some((each) => each.test(code.replace(/import type [^;]*;/g, "")))).map(({ path }) => path)).toEqual(EGRESS);
     const code = EGRESS.map((path) => known.get(path)!.code).join("");
-    // Beside an open connection and a look-up, everything is behind `check`.
-    expect(code.match(/\b(?:net|tls|http2|dns\.promises)\.(?:connect|lookup)\(|\bnew https?\.Agent|\.request\(/g)).toHaveLength(8);
+    // Beside an open connection, a look-up, and a socket in the file system, which leads to no other host, everything is behind `check`.
+    expect(code.match(/\b(?:net|tls|http2|dns\.promises)\.(?:connect|lookup)\(|\bnew https?\.Agent|\.request\(/g)).toHaveLength(9);
+    expect(code.match(/net\.connect\(path, /g)).toHaveLength(1);
   });
 
   it("timers, ticks and turns of the event loop enter the gateway through `entry`, which reports what they throw", () => {

@@ -5,6 +5,7 @@ import dns, { type LookupAddress } from "node:dns";
 import http, { type Agent, type AgentOptions, type ClientRequest, type RequestOptions } from "node:http";
 import http2, { type ClientHttp2Session, type ClientSessionOptions, type SecureClientSessionOptions } from "node:http2";
 import https from "node:https";
+import net from "node:net";
 import type { Duplex } from "node:stream";
 import type { Destination, Egress } from "./egress.ts";
 import { entry, guarded } from "./event_loop.ts";
@@ -55,5 +56,17 @@ export function nameServers(): readonly Destination[] {
     // "10.0.0.2", "10.0.0.2:5353", "::1" or "[::1]:5353".
     const [, host = server, port = "53"] = /^\[(.+)\]:(\d+)$/.exec(server) ?? /^([\d.]+):(\d+)$/.exec(server) ?? [];
     return { host, port: Number(port), why: "dns" };
+  });
+}
+
+/** Whether a process of this machine listens on a socket in the file system, which leads to no other host. */
+export function isListening(path: string): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = net.connect(path, () => {
+      socket.destroy();
+      resolve(true);
+    });
+    // Any other error is that of a socket with too many waiting connections, or of one that may not be asked.
+    socket.on("error", ({ code }: NodeJS.ErrnoException) => resolve(code !== "ECONNREFUSED" && code !== "ENOENT"));
   });
 }

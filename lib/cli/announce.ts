@@ -49,4 +49,4 @@ export function announce(started: Started, settings: Settings, log: Log): void {
 }
 
 /** Warnings that the settings cause. */
-const OF_SETTINGS: ReadonlySet<string> = new Set(["certificates_unused", "mtls_idle"]);
+const OF_SETTINGS: ReadonlySet<string> = new Set(["certificates_unused", "mtls_idle", "quota_not_durable"]);

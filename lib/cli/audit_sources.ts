@@ -76,12 +76,13 @@ export async function auditOf(flags: Flags) {
   const atStart = [...modulesOf(loadedAtStart(settings, named, modules, hasTests), areOfStart(flags) ? "plain" : "any"), ...own];
   const backendCa = settings.manager?.backendCaPath ?? null;
   const files = [...watched, ...bySettings, ...(backendCa === null ? [] : [resolve(backendCa)])];
+  const state = settings.stateDir === null ? [] : [resolve(settings.stateDir, "*")];
   const audit: Audit = {
     modules: atStart,
     lines: atStart.reduce((sum, { lines }) => sum + lines, 0),
     on_request: onRequest(settings, modules, atStart),
-    reads: unique([...files, ...files.map(realPath), ...programFiles(settings), ...(names.length === 0 ? [] : NAME_FILES)]).sort(),
-    writes: config.global.accessLog.enabled && config.global.accessLog.file !== undefined ? [config.global.accessLog.file] : [],
+    reads: unique([...state, ...files, ...files.map(realPath), ...programFiles(settings), ...(names.length === 0 ? [] : NAME_FILES)]).sort(),
+    writes: [...(config.global.accessLog.enabled && config.global.accessLog.file !== undefined ? [config.global.accessLog.file] : []), ...state],
     listens,
     dials: [...dials, ...(hasNameServers ? nameServers() : [])],
     secrets: unique([...secretsOfSettings(settings, flags), ...secretsOf(read), ...keys.map((path) => `file:${path}`)]),

@@ -16,6 +16,7 @@ export const ON_DEMAND = {
   /** The server's certificate; the part of this name belongs to it. */
   tlsServer: () => import("./tls_files.ts"),
   workers: () => import("./workers.ts"),
+  stateDir: () => import("./state_dir.ts"),
   ownFolder: () => import("./own_folder.ts"),
   admin: () => import("./admin_interface.ts"),
   probes: () => import("./probes.ts"),
@@ -43,7 +44,7 @@ export async function settingsOf(flags: Flags, environment: Environment, host: H
 export type Named = readonly (keyof typeof ON_DEMAND)[];
 
 /** What of `ON_DEMAND` settings name. */
-export function onDemandOf({ admin, probe, manager, workers, serverCertPath }: Settings): Named {
+export function onDemandOf({ admin, probe, manager, workers, serverCertPath, stateDir }: Settings): Named {
   return [
     ...(serverCertPath === null ? [] : (["tlsServer"] as const)),
     ...(admin === null ? [] : (["admin"] as const)),
@@ -51,6 +52,7 @@ export function onDemandOf({ admin, probe, manager, workers, serverCertPath }: S
     ...(manager === null ? [] : (["manager"] as const)),
     ...(manager === null || manager.backendUrl === null ? [] : (["managerProxy"] as const)),
     ...(workers === 1 ? [] : (["workers"] as const)),
+    ...(stateDir === null ? [] : (["stateDir"] as const)),
     ...(workers === 1 && admin === null ? [] : (["ownFolder"] as const)),
   ];
 }

@@ -37,10 +37,10 @@ interface Secrets {
 }
 
 function settingsOf(values: Values, { password, metricsToken }: Secrets, tracing: ReturnType<typeof readTracing>, host: Host) {
-  const { serverCertPath, serverKeyPath, caCertPath, clientAuth, persistence, workers, adminUser: user, adminHosts, probePort: port, probeHost } = values;
+  const { serverCertPath, serverKeyPath, caCertPath, clientAuth, persistence, workers, stateDir, adminUser: user, adminHosts, probePort: port, probeHost } = values;
   return {
     ...startOf(values, host),
-    ...{ serverCertPath, serverKeyPath, caCertPath, persistence, workers },
+    ...{ serverCertPath, serverKeyPath, caCertPath, persistence, workers, stateDir },
     /** Whether HTTPS clients are asked for a certificate, and whether a client without one is refused. */
     clientAuth: caCertPath === null ? ("none" as const) : (clientAuth ?? ("request" as const)),
     /** Null when the admin interface is off. */

@@ -36,11 +36,11 @@ export class GatewayCore {
    * refused, a `TypeError` for other options. Nothing listens yet.
    */
   constructor(options: CompleteOptions, threads: Threads = ALONE, following: Following | null = null) {
-    const { log = silentLog, clock = systemClock, accessLog: sink = null, tracing, adminCookie, lookup, modules } = options;
+    const { log = silentLog, clock = systemClock, accessLog: sink = null, tracing, adminCookie, lookup, modules, state } = options;
     const listening: Listening = { state: "serving", isListening: false, https: null };
     const [metricsPart, recentPart] = [modules.partIfLoaded("metrics"), modules.partIfLoaded("recentRequests")];
     const metrics = metricsPart && new metricsPart.Metrics();
-    const runtime = new Runtime(clock, log, lookup, threads, modules);
+    const runtime = new Runtime(clock, log, lookup, threads, modules, state);
     const accessLog = new AccessLog({ sink, clock, log, part: (name) => modules.part(name), isRemote: following !== null });
     const { secretParameters } = runtime;
     const { spans, tracer } = tracing === undefined ? { spans: null, tracer: null } : modules.part("tracing").openTracing(tracing, { clock, log, secretParameters });

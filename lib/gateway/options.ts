@@ -6,6 +6,7 @@ import type { Log } from "../base/log.ts";
 import type { ConfigSource } from "../config/source.ts";
 import type { TracingSettings } from "../config/tracing.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
+import type { KeptTables } from "../store/costs.ts";
 import type { TlsFiles } from "../server/tls.ts";
 import type { UpstreamSetReport } from "../upstream/upstream_report.ts";
 import type { ConfigInput } from "./config_input.ts";
@@ -47,6 +48,8 @@ export interface CompleteOptions extends ConfigurationOptions {
   readonly tracing?: TracingSettings;
   /** The name of a cookie: sessions of admin interfaces in it are not forwarded. Default: none. */
   readonly adminCookie?: string;
+  /** Keeps the counts of quotas; the gateway closes it. Default: they end with the program. */
+  readonly state?: KeptTables | null;
   /** Default: the system's clock. */
   readonly clock?: Clock;
   /** Returns all addresses of an upstream's host name, at least one; rejects when there is none. Default: as the system does (getaddrinfo). */

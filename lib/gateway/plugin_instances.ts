@@ -50,6 +50,13 @@ export function createLink({ name, id, config }: PluginInstance, nth: number, pl
   const scope: Scope = { ...place, key, path: pluginPath(place, id ?? name), id: id ?? null };
   const kind = context.kinds.find((each) => each.name === name)!;
   const byWorkers = runtime.threads.count === 1 ? null : runtime.parts.part("sharedCallers");
+  const counters: Counters = {
+    limiter(limiterKey, options) {
+      inUse.limiters.add(limiterKey);
+      const store = options.counters === "memory" ? null : inUse.shared;
+      return (store ?? runtime.counters).limiter(limiterKey, options, byWorkers?.memoryOf(`limiter ${limiterKey}`, context));
+    },
+  };
   const destinations = kind.dials === undefined ? [] : runtime.parts.part("dials").dialledBy(kind, config);
   const egress = new Egress(destinations);
   const keep: Tools["keep"] = (what, settings, make) =>
@@ -59,7 +66,8 @@ export function createLink({ name, id, config }: PluginInstance, nth: number, pl
   const { clock, secretParameters } = runtime;
   for (const parameter of kind.secretParameters?.(config) ?? []) secretParameters.add(parameter.toLowerCase());
   const tools: Tools = {
-    ...{ callers, groupsOf, clock, log: context.log, gatewayName: context.gatewayName, scope, keep, secretParameters, ...limitersOf(key, context) },
+    ...{ callers, groupsOf, clock, log: context.log, gatewayName: context.gatewayName, scope, keep, secretParameters, counters },
+    limiterBy: (make, limiterKey = key) => runtime.parts.part("limiters").limiterBy(make, limiterKey, context),
     get costs() {
       return runtime.parts.part("costs");
     },
@@ -94,24 +102,6 @@ export function createLink({ name, id, config }: PluginInstance, nth: number, pl
   const identity = kind.guards === true ? identityOf(key, config) : "";
   const observed = standIns?.observed({ name, scope }, admitting) ?? admitting;
   return { name, scope, middleware: tracer === null ? observed : tracer.spanned({ name, scope }, observed), meter, kind, identity, ownHeaders: kind.ownHeaders?.(config) ?? [] };
-}
-
-function limitersOf(key: string, context: PluginContext): Pick<Tools, "counters" | "limiterBy"> {
-  const { runtime, inUse } = context;
-  const memoryOf = (limiterKey: string) => (runtime.threads.count === 1 ? undefined : runtime.parts.part("sharedCallers").memoryOf(`limiter ${limiterKey}`, context));
-  const counters: Counters = {
-    limiter(limiterKey, options) {
-      inUse.limiters.add(limiterKey);
-      const store = options.counters === "memory" ? null : inUse.shared;
-      return (store ?? runtime.counters).limiter(limiterKey, options, memoryOf(limiterKey));
-    },
-  };
-  const limiterBy: Tools["limiterBy"] = (make, limiterKey = key) => {
-    inUse.limiters.add(limiterKey);
-    const { clock, counters: local, state } = runtime;
-    return make({ clock, local, shared: inUse.shared, state, memory: memoryOf(limiterKey) }, limiterKey);
-  };
-  return { counters, limiterBy };
 }
 
 /** A configuration that JSON cannot express gets a new identity at each reload, so that no stored reply is used under it. */

@@ -86,15 +86,16 @@ export class Runtime {
   /** Rate counters in the memory of this program; null: there is no limiter yet. */
   limits: (MemoryCounters & Partial<Pick<WorkerCounters, "adopt" | "repair">>) | null = null;
   /** Where counts are kept in files; null: nowhere. */
-  readonly state: KeptTables | null = null;
+  readonly state: KeptTables | null;
   #inUse: InUse | null = null;
   #isActive = false;
 
   /** `lookup` returns all addresses of a host; default: getaddrinfo. `parts`: default: none that has to be loaded. */
-  constructor(clock: Clock, log: Log, lookup?: (host: string) => Promise<readonly Address[]>, threads = ALONE, parts = new Parts()) {
+  constructor(clock: Clock, log: Log, lookup?: (host: string) => Promise<readonly Address[]>, threads = ALONE, parts = new Parts(), state: KeptTables | null = null) {
     this.clock = clock;
     this.parts = parts;
     this.threads = threads;
+    this.state = state;
     this.failures = isWorker(threads) ? new (parts.part("sharedHealth").FailureReports)() : null;
     this.lasting = { ...threads, memory: (name, bytes) => this.#memory(name, bytes, this.#lastingMemory) };
     const changes = new Int32Array(this.lasting.memory("changes of health", Int32Array.BYTES_PER_ELEMENT));
@@ -144,9 +145,9 @@ export class Runtime {
 
   /** See `limits`. */
   get counters(): MemoryCounters {
-    const { clock, threads, parts } = this;
-    const shared = () => parts.part("sharedCallers").workerCounters(clock, threads);
-    return (this.limits ??= threads.count === 1 ? parts.part("counters").memoryCounters(clock) : shared());
+    const { clock, threads, parts, state } = this;
+    const shared = () => parts.part("sharedCallers").workerCounters(clock, threads, state?.secret);
+    return (this.limits ??= threads.count === 1 ? parts.part("counters").memoryCounters(clock, state?.secret) : shared());
   }
 
   /** The state that a plugin instance keeps under `key`: the existing one if it has the same settings, or a new one. */

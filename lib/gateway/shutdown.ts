@@ -86,6 +86,8 @@ export class Shutdown {
     if (outcome === "cut") await waitAtMost(requests.untilNone(), MAX_CUTTING_MS);
     const exported = spans === null ? undefined : waitAtMost(spans.close(), MAX_CUTTING_MS);
     await waitAtMost(runtime.closeKept(), MAX_CUTTING_MS);
+    // A slow disk is waited for: what it does not get is lost.
+    await runtime.state?.close();
     await waitAtMost(accessLog.close(), MAX_CUTTING_MS);
     await exported;
     for (const reports of [this.#parts.reporting, this.#parts.reports]) reports?.close();

@@ -143,6 +143,7 @@ export type WarningCode =
   | "certificate_expires"
   | "certificates_unused"
   | "mtls_idle"
+  | "quota_not_durable"
   | "counters_down"
   | "workers_missing"
   | "no_upstream"

@@ -69,6 +69,7 @@ import * as moduleLoader from "../gateway/module_loader.ts";
 import * as dials from "../gateway/plugin_destinations.ts";
 import * as pluginMemory from "../gateway/plugin_memory.ts";
 import * as pluginInstances from "../gateway/plugin_instances.ts";
+import * as limiters from "../gateway/limiters.ts";
 import * as lacking from "../gateway/lacking.ts";
 import * as reloads from "../gateway/reloads.ts";
 import * as tracing from "../gateway/tracing.ts";
@@ -109,6 +110,7 @@ const ALL: LoadedParts = {
   heldCounts,
   costs,
   groupLimits,
+  limiters,
   client,
   dials,
   modules: { ...moduleFields, ...moduleLoader },

@@ -45,6 +45,7 @@ function namedByKinds(...kinds: (keyof typeof KINDS)[]): string[] {
   return kinds.flatMap((kind) => KIND_PLACES.map((place) => `${place}=${kind}`));
 }
 
+const COST_PLACES = KIND_PLACES.map((place) => place.replace("name", "config.cost"));
 /** What names plugins that ask other servers. */
 const ASKING = [...namedByKinds("jwt", "introspection", "oidc", "forward_auth", "http_log", "mirror"), "global.plugin_modules[]"];
 
@@ -134,7 +135,8 @@ export const PARTS = {
   counters: { named: [...namedByKinds("rate_limit", "quota"), "global.counters", "global.plugin_modules[]"], load: () => import("../store/memory.ts") },
   heldCounts: { named: [...namedByKinds("concurrency"), "global.plugin_modules[]"], load: () => import("../store/held_counts.ts") },
   /** Costs that replies state. */
-  costs: { named: KIND_PLACES.map((place) => place.replace("name", "config.cost")), load: () => import("../plugins/costs.ts") },
+  costs: { named: COST_PLACES, load: () => import("../plugins/costs.ts") },
+  limiters: { named: [...namedByKinds("quota"), ...COST_PLACES], load: () => import("../gateway/limiters.ts") },
   groupLimits: { named: KIND_PLACES.map((place) => place.replace("name", "config.limits_by_group")), load: () => import("../config/group_limits.ts") },
   /** What all plugins need. */
   plugins: { named: KIND_PLACES.map((place) => place.replace(".name", "")), load: () => import("../gateway/plugin_instances.ts") },
@@ -158,7 +160,7 @@ export const PARTS = {
   nodeHttp1: { named: ["global.http1=node"], load: () => import("../server/http1_node.ts") },
   tlsServer: { load: () => all(import("../server/tls.ts"), import("../report/https_facts.ts")) },
   /** The status; also what of the configuration causes a warning at the start because of the settings. */
-  reporting: { named: ["global.certificates[]", ...namedByKinds("mtls")], load: () => all(import("../report/reports.ts"), import("../embed/gateway.ts")) },
+  reporting: { named: ["global.certificates[]", ...namedByKinds("mtls", "quota")], load: () => all(import("../report/reports.ts"), import("../embed/gateway.ts")) },
   /** What is counted of requests, and statistics and metrics of it. Only settings name it: all requests since the start are counted, or none. */
   metrics: { load: () => all(import("../observe/metrics_plan.ts"), import("../report/reporting.ts")) },
   /** The text of metrics. Settings that let somebody ask for it name it, and the first who asks has it loaded. */

@@ -44,6 +44,7 @@ export function families(source: ReportSource): readonly Family[] {
     counter("edge_gateway_rate_limit_shared_total", HELP.shared, summed(limiters, "shared")),
     { name: "edge_gateway_counters_up", type: "gauge", help: HELP.countersUp, samples: counters === null ? [] : [[[], counters.state === "up" ? 1 : 0]] },
     counter("edge_gateway_counters_errors_total", HELP.countersErrors, Array.from(runtime.countersErrors, ([reason, count]) => [["reason", reason], count])),
+    counter("edge_gateway_state_errors_total", "Writes to STATE_DIR that have failed.", runtime.state === null ? [] : [[[], runtime.state.errors]]),
     counter("edge_gateway_rate_limited_total", "Requests refused by rate_limit.", limitedOf(metrics)),
     counter("edge_gateway_plugin_refusals_total", HELP.refusals, counted(routesOf(metrics), "code", ({ refusals }) => refusals)),
     { name: "edge_gateway_upstream_duration_seconds", type: "histogram", help: HELP.tries, samples: timed(triesOf(metrics)) },

@@ -47,8 +47,7 @@ export function statusOf(source: GatewayParts): GatewayStatus {
   };
   const listeners = isListening ? { https: https !== null, asksForCertificates: https?.asksForCertificates === true } : null;
   const shown = snapshot.shown as unknown as DisplayedConfig;
-  const { configWarnings } = configuration;
-  return { ...status, warnings: warningsOf({ ...status, upstreamSets: runtime.upstreamSets.map(upstreamSetReport), shown, listeners, configWarnings, wall: clock.wall() }) };
+  return { ...status, warnings: warningsOf({ ...status, upstreamSets: runtime.upstreamSets.map(upstreamSetReport), shown, listeners, configWarnings: configuration.configWarnings, areQuotasKept: runtime.state !== null || runtime.shared !== null, wall: clock.wall() }) };
 }
 
 /** The state of the counters that gateways share; null: there are none. */

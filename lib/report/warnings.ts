@@ -3,7 +3,7 @@
  * first. They change only when their cause does, so that two lists can be compared.
  */
 import type { UpstreamSetReport } from "../upstream/upstream_report.ts";
-import type { DisplayedConfig, DisplayedPlugin } from "../gateway/displayed_config.ts";
+import type { DisplayedConfig } from "../gateway/displayed_config.ts";
 import { describePlace, pluginPath } from "../gateway/plugin_error.ts";
 import type { ConfigWarning, GatewayStatus, ShownCertificate, Warning } from "../gateway/status.ts";
 
@@ -13,6 +13,7 @@ export interface WarningsSource extends Pick<GatewayStatus, "lastReload" | "dige
   /** The gateway's own listeners; null: it has none, and the host program has its own. */
   readonly listeners: { readonly https: boolean; readonly asksForCertificates: boolean } | null;
   readonly configWarnings: readonly ConfigWarning[];
+  readonly areQuotasKept: boolean;
   /** Milliseconds since 1970. */
   readonly wall: number;
 }
@@ -61,18 +62,19 @@ function nameOf({ where, path, names, commonName }: ShownCertificate): string {
 }
 
 /** Settings that the listeners make useless are no errors: the same file may be used on other machines. */
-function* ofIdle({ listeners, shown: { global, services } }: WarningsSource): Iterable<Warning> {
+function* ofIdle({ listeners, areQuotasKept, shown: { global, services } }: WarningsSource): Iterable<Warning> {
+  const places = [global, ...services, ...services.flatMap(({ routes }) => routes)];
+  const has = (kind: string) => places.some(({ plugins }) => plugins.some(({ name, enabled }) => name === kind && enabled));
+  const lost = "The counts of quota are lost when the gateway ends: they are in its memory alone.";
+  if (!areQuotasKept && has("quota")) yield warning("quota_not_durable", lost, "Set STATE_DIR to a folder of this gateway, or global.counters.");
   if (listeners === null) return;
   if (!listeners.https && global.certificates.length > 0) {
     const remedy = "Set SERVER_CERT_PATH and SERVER_KEY_PATH, or remove the certificates.";
     yield warning("certificates_unused", "global.certificates are not used: HTTPS is off.", remedy, { path: "global.certificates" });
   }
   if (listeners.asksForCertificates) return;
-  const asks = ({ plugins }: { readonly plugins: readonly DisplayedPlugin[] }) => plugins.some(({ name, enabled }) => name === "mtls" && enabled);
-  if (asks(global) || services.some((service) => asks(service) || service.routes.some(asks))) {
-    const message = "The plugin mtls refuses every request: no listener asks clients for a certificate.";
-    yield warning("mtls_idle", message, "Set CA_CERT_PATH with the server's certificate, or remove the plugin.");
-  }
+  const refused = "The plugin mtls refuses every request: no listener asks clients for a certificate.";
+  if (has("mtls")) yield warning("mtls_idle", refused, "Set CA_CERT_PATH with the server's certificate, or remove the plugin.");
 }
 
 function* ofCounters({ counters }: WarningsSource): Iterable<Warning> {

@@ -2,11 +2,12 @@
  * Limiters for requests whose cost is known when their replies end: they admit while anything is left, and the cost is booked later. What a
  * limiter is overdrawn by is carried.
  */
+import type { PeriodName } from "../base/calendar.ts";
 import type { Clock } from "../base/clock.ts";
 import { LAST, LIFE, NEXT, OVERFLOW, SHARED, USED, WINDOWS } from "./cells.ts";
 import type { Callers } from "./callers.ts";
 import type { CostedLimiter, Decision, GiveMemory, LimiterOptions, LocalCosted, SharedCosts } from "./counters.ts";
-import { MemoryLimiter, type MemoryCounters } from "./memory.ts";
+import { MemoryLimiter, type CallerTable, type MemoryCounters, type Secret } from "./memory.ts";
 
 /** What limiters of further kinds are made with, see `Tools.limiterBy`. */
 export interface LimiterTools {
@@ -20,10 +21,23 @@ export interface LimiterTools {
   readonly memory: GiveMemory | undefined;
 }
 
-/** The tables of callers that are kept in files. */
+/** The tables of quotas that are kept in files. */
 export interface KeptTables {
-  /** Keeps the table of this key, whose callers have one window with this name. It has been made, and nobody uses it yet. */
-  keep(key: string, window: string): void;
+  /** Of the hashes of callers. */
+  readonly secret: Secret;
+  /** Writes that have failed. */
+  readonly errors: number;
+  /** Keeps a table. One that nobody uses yet gets the counts of before. */
+  keep(key: string, table: CallerTable, options: KeptOptions): void;
+  /** Resolves when all is written, or cannot be. */
+  close(): Promise<void>;
+}
+
+/** See `QuotaOptions`. */
+export interface KeptOptions {
+  readonly per: PeriodName;
+  readonly maxCallers: number;
+  readonly callers?: number | undefined;
 }
 
 /** A limiter of sliding windows. */

@@ -6,20 +6,17 @@ import type { Clock } from "../base/clock.ts";
 import { calendar, type Period, type PeriodName } from "../base/calendar.ts";
 import { BATCH, FIRST, LAST, LIFE, MARKS, NAME, USED, WINDOWS } from "./cells.ts";
 import type { Callers } from "./callers.ts";
-import { CostedMemoryLimiter, type LimiterTools } from "./costs.ts";
+import { CostedMemoryLimiter, type KeptOptions, type LimiterTools } from "./costs.ts";
 import type { CostedLimiter, Decision, LimiterOptions } from "./counters.ts";
 import { planOf } from "./marks.ts";
 import { MemoryLimiter, type CallerTable } from "./memory.ts";
 
-export interface QuotaOptions {
+/** `maxCallers` and `callers`: see `LimiterOptions`. */
+export interface QuotaOptions extends KeptOptions {
   /** Requests, or costs, in a period. */
   readonly limit: number;
-  readonly per: PeriodName;
   /** A time zone of the IANA database. */
   readonly timeZone: string;
-  /** See `LimiterOptions`. */
-  readonly maxCallers: number;
-  readonly callers?: number | undefined;
   /** Whether `decide` leaves the counting to `book`. */
   readonly isCosted: boolean;
 }
@@ -27,10 +24,10 @@ export interface QuotaOptions {
 /** More than any count: all of it is one mark. */
 const MOST = 2 ** 52;
 /** How long a caller without requests is remembered: an overdraft counts in the next period. */
-const LIFE_S: Readonly<Record<PeriodName, number>> = { day: 2 * 86_400, week: 14 * 86_400, month: 62 * 86_400 };
+export const LIFE_S: Readonly<Record<PeriodName, number>> = { day: 2 * 86_400, week: 14 * 86_400, month: 62 * 86_400 };
 
 /** What the table of a quota's callers needs to know. */
-export function tableOptions({ per, maxCallers, callers }: Pick<QuotaOptions, "per" | "maxCallers" | "callers">): LimiterOptions {
+export function tableOptions({ per, maxCallers, callers }: KeptOptions): LimiterOptions {
   return { windows: [{ name: per, limit: 1, ms: 1000 * LIFE_S[per] }], maxCallers, callers };
 }
 
@@ -39,8 +36,9 @@ export function quotaLimiter({ clock, local, shared, memory, state }: LimiterToo
   const periodAt = calendar(options.per, options.timeZone);
   const table = tableOptions(options);
   local.limiter(key, table, memory);
-  if (shared === null) state?.keep(key, options.per);
-  const limiter = new QuotaLimiter(clock, local.all.get(key)!, table, { ...options, periodAt });
+  const callers = local.all.get(key)!;
+  if (shared === null) state?.keep(key, callers, options);
+  const limiter = new QuotaLimiter(clock, callers, table, { ...options, periodAt });
   return shared?.quota(key, options.limit, options.isCosted, limiter) ?? limiter;
 }
 

@@ -2,7 +2,7 @@
  * Remembers the callers of one limiter in memory that threads share, in shards, so that threads seldom wait for each other. A thread can die
  * between any two of its writes; `repair` then makes a shard whole again.
  */
-import { acquire, isLockedBy, release } from "../base/lock.ts";
+import { acquire, isLockedBy, release, tryAcquire } from "../base/lock.ts";
 import type { Clock } from "../base/clock.ts";
 import type { Threads } from "../base/threads.ts";
 import { bytesOfCaller, Callers } from "./callers.ts";
@@ -169,6 +169,11 @@ export class SharedCallers extends Callers {
   override enter(hashed: Int32Array): void {
     acquire(this.words, LOCK, this.#owner);
     super.enter(hashed);
+  }
+
+  /** Begins a turn for no caller, unless another thread has one. */
+  tryEnter(): boolean {
+    return tryAcquire(this.words, LOCK, this.#owner);
   }
 
   override leave(): void {

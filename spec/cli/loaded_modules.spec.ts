@@ -5,7 +5,7 @@ import { accepted } from "../../lib/cli/failure.ts";
 import { partsNamedBy } from "../../lib/cli/on_demand.ts";
 import { readSettings } from "../../lib/config/settings.ts";
 import { SERVER } from "../support/certs.ts";
-import { fileWith, program, runningFile, runningProgram } from "../support/process.ts";
+import { emptyFolder, fileWith, program, runningFile, runningProgram } from "../support/process.ts";
 import { recorder } from "../support/recorder.ts";
 import { signed, signingKeys } from "../support/signing_keys.ts";
 
@@ -45,7 +45,8 @@ const PARTS = {
   certificates: /^lib\/(?:gateway\/host_certificates|server\/certificates)$/,
   callers: /^lib\/(?:config\/(?:callers|caller_list)|plugins\/callers)$/,
   tests: /^lib\/config\/(?:read_)?tests$/,
-  counters: /^lib\/store\/(?!redis|resp|shared_|held_|costs$|quotas$)/,
+  counters: /^lib\/store\/(?!redis|resp|shared_|held_|costs$|quota)/,
+  state: /^lib\/(?:cli\/state_dir|base\/state_folder|store\/quota_file)$/,
   quotas: /^lib\/(?:store\/quotas|base\/calendar)$/,
   costs: /^lib\/(?:plugins\/costs|config\/cost|http\/json_number)$/,
   groupLimits: /^lib\/config\/group_limits$/,
@@ -109,7 +110,8 @@ describe("the program loads what is named, and only that,", () => {
     ["with a plugin", withService({ plugins: [{ name: "jwt", config: { alg: "HS256", secret: "a secret of more than thirty-two bytes" } }] }), [], {}, ["kinds", "plugins", "tls", "client", "shared", "warnings"]],
     ["with a limit", withService({ plugins: [{ name: "rate_limit", config: { limit_min: 1 } }] }), [], {}, ["kinds", "plugins", "counters"]],
     ["with a limit of costs", withService({ plugins: [{ name: "rate_limit", config: { limit_min: 1, cost: { response_header: "X-Cost" } } }] }), [], {}, ["kinds", "plugins", "counters", "costs"]],
-    ["with a quota", withService({ plugins: [{ name: "quota", config: { limit: 1, per: "day" } }] }), [], {}, ["kinds", "plugins", "counters", "quotas", "warnings"]],
+    ["with a quota", withService({ plugins: [{ name: "quota", config: { limit: 1, per: "day" } }] }), [], {}, ["kinds", "plugins", "counters", "quotas", "reporting", "warnings"]],
+    ["with a folder of state", quickstart, [], { STATE_DIR: "folder" }, ["counters", "state", "quotas", "settings"]],
     ["with limits of groups", withService({ plugins: [{ name: "rate_limit", config: { limit_min: 1, limits_by_group: { gold: { limit_min: 2 } } } }] }), [], {}, ["kinds", "plugins", "counters", "groupLimits", "warnings"]],
     ["with a limit of requests in progress", withService({ plugins: [{ name: "concurrency", config: { max_in_flight: 1 } }] }), [], {}, ["kinds", "plugins", "counters", "heldCounts", "shared", "warnings"]],
     ["with a guard of a route", withService({ routes: [{ path: "/a", plugins: [{ name: "key_auth", config: { key: "a" } }] }, { path: "/" }] }), [], {}, ["kinds", "plugins", "warnings"]],
@@ -147,7 +149,7 @@ describe("the program loads what is named, and only that,", () => {
     ["with the management UI", quickstart, ["--manager"], ADMIN, ["reporting", "metrics", "recentRequests", "operator", "admin", "manager", "settings", "commandLine"]],
     ["with the management UI of another gateway", quickstart, ["--manager"], { MANAGER_BACKEND_API_URL: "http://127.0.0.1:1" }, ["operator", "manager", "managerProxy", "settings", "commandLine"]],
   ])("%s", async (_title, config, words, environment, parts) => {
-    const files = Object.entries(environment).map(([name, text]) => [name, text.startsWith("-----") ? fileWith(text, "file.pem") : text]);
+    const files = Object.entries(environment).map(([name, text]) => [name, text === "folder" ? emptyFolder() : text.startsWith("-----") ? fileWith(text, "file.pem") : text]);
     expect(partsOf(await loadedBy(config, words, Object.fromEntries(files)))).toEqual(parts);
   });
 

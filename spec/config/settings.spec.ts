@@ -76,6 +76,7 @@ describe("readSettings", () => {
       shutdownGraceS: 30,
       preStopDelayS: 0,
       workers: 1,
+      stateDir: null,
       logLevel: "info",
       logFormat: "json",
       tracing: null,

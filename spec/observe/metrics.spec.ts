@@ -38,6 +38,7 @@ const FAMILIES = [
   "edge_gateway_rate_limit_shared_total counter",
   "edge_gateway_counters_up gauge",
   "edge_gateway_counters_errors_total counter",
+  "edge_gateway_state_errors_total counter",
   "edge_gateway_rate_limited_total counter",
   "edge_gateway_plugin_refusals_total counter",
   "edge_gateway_upstream_duration_seconds histogram",

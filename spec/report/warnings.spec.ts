@@ -25,7 +25,7 @@ const quiet: WarningsSource = {
   upstreamSets: [],
   shown: { global: { certificates: [], plugins: [] }, services: [] },
   listeners: null,
-  configWarnings: [],
+  areQuotasKept: true, configWarnings: [],
   wall: NOW,
 };
 

@@ -1,0 +1,103 @@
+/**
+ * A folder for what a program keeps, held by one process at a time: files are replaced as a whole, and survive a crash.
+ *
+ * The process that holds the folder listens on a socket in it. The kernel ends that with the process, however it ends, and answers for it in
+ * every container on the machine: unlike a file with a process id, it cannot be left behind. Node has no locks of files.
+ */
+import { randomBytes } from "node:crypto";
+import { chmodSync, mkdirSync, readdirSync, rmSync, statSync } from "node:fs";
+import { open, rename, rm } from "node:fs/promises";
+import { createServer, type Server } from "node:net";
+import { join, resolve } from "node:path";
+import { messageOf } from "./errors.ts";
+import { isListening } from "./egress_clients.ts";
+import { readRegularFile } from "./regular_file.ts";
+
+/** A socket's path has at most 108 bytes on Linux, and 104 elsewhere. */
+const MAX_PATH = 80;
+const LOCK = "lock-";
+
+/** Why a folder cannot be used, and what to do. */
+export class StateProblem extends Error {}
+
+export class StateFolder {
+  readonly path: string;
+  readonly #lock: Server;
+
+  private constructor(path: string, lock: Server) {
+    this.path = path;
+    this.#lock = lock;
+  }
+
+  /** Makes the folder, if there is none, and holds it. Rejects with a `StateProblem`. */
+  static async open(given: string): Promise<StateFolder> {
+    const path = resolve(given);
+    if (Buffer.byteLength(path) > MAX_PATH) throw new StateProblem(`${path} has more than ${MAX_PATH} bytes, and a socket in it could not be opened: name a shorter path`);
+    try {
+      mkdirSync(path, { recursive: true, mode: 0o700 });
+    } catch (error) {
+      throw new StateProblem(`${path} cannot be made: ${messageOf(error)}`);
+    }
+    if ((statSync(path).mode & 0o002) !== 0) throw new StateProblem(`every user of this machine may change the files in ${path}: take that permission away (chmod o-w)`);
+    return new StateFolder(path, await lock(path));
+  }
+
+  /** Null: there is none. Throws the system's error. */
+  read(name: string): Buffer | null {
+    try {
+      return readRegularFile(join(this.path, name));
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code === "ENOENT") return null;
+      throw error;
+    }
+  }
+
+  /** Replaces a file: after a crash it has the former content or this one. Rejects with the system's error, and the former content stays. */
+  async write(name: string, content: readonly Buffer[]): Promise<void> {
+    const [file, beside] = [join(this.path, name), join(this.path, `${name}.new`)];
+    try {
+      const handle = await open(beside, "w", 0o600);
+      try {
+        for (const part of content) await handle.write(part);
+        await handle.sync();
+      } finally {
+        await handle.close();
+      }
+      await rename(beside, file);
+      const folder = await open(this.path, "r");
+      await folder.sync().finally(() => folder.close());
+    } catch (error) {
+      await rm(beside, { force: true }).catch(() => {});
+      throw error;
+    }
+  }
+
+  /** Another process may hold the folder from now on. */
+  close(): Promise<void> {
+    return new Promise((done) => this.#lock.close(() => done()));
+  }
+}
+
+/**
+ * Listens on a socket of its own, and only then looks for others that listen: of two processes that do this at the same time, at least the later
+ * one finds the other. Only the holder removes sockets that nobody listens on; a process whose socket was removed before it listened finds that
+ * out, or the holder.
+ */
+async function lock(folder: string): Promise<Server> {
+  const own = `${LOCK}${randomBytes(6).toString("hex")}`;
+  const server = createServer((connection) => connection.destroy()).unref();
+  try {
+    await new Promise<void>((done, fail) => server.once("error", fail).listen(join(folder, own), done));
+  } catch (error) {
+    throw new StateProblem(`a socket in ${folder} cannot be opened, which marks it as used: ${messageOf(error)}`);
+  }
+  chmodSync(join(folder, own), 0o600);
+  const others = readdirSync(folder).filter((name) => name.startsWith(LOCK) && name !== own);
+  const alive = await Promise.all(others.map((name) => isListening(join(folder, name))));
+  if (alive.includes(true) || !readdirSync(folder).includes(own)) {
+    server.close();
+    throw new StateProblem(`another process uses ${folder}: give each gateway a folder of its own, or let them count together with global.counters`);
+  }
+  for (const name of others) rmSync(join(folder, name), { force: true });
+  return server;
+}

@@ -1,0 +1,79 @@
+/** The setting STATE_DIR of the program: what outlives it. */
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { backend, oneService } from "../support/gateway.ts";
+import { emptyFolder, fileWith, logLines, program, runningProgram } from "../support/process.ts";
+import { ask, eventually } from "../support/raw_client.ts";
+
+async function quotaOf(limit: number, config: object = {}) {
+  const origin = await backend();
+  return oneService(origin.port, { plugins: [{ name: "quota", config: { limit, per: "month", limit_by: "all", ...config } }] });
+}
+
+const statuses = async (port: number, times: number) => (await Promise.all(Array.from({ length: times }, () => ask(port, { path: "/a/x" })))).map(({ status }) => status).sort();
+
+/** What the only caller in the file has used. */
+function written(folder: string): number {
+  if (!existsSync(join(folder, "quotas"))) return 0;
+  const content = readFileSync(join(folder, "quotas"));
+  return content.includes('"callers":1') ? content.readDoubleLE(content.length - 16) : 0;
+}
+
+describe("STATE_DIR", () => {
+  it("what was counted half a second ago outlives kill -9, and all of it SIGTERM", async () => {
+    const [config, folder] = [await quotaOf(10), emptyFolder()];
+    const first = await runningProgram(config, [], { STATE_DIR: folder });
+    expect(await statuses(first.port, 4)).toEqual([200, 200, 200, 200]);
+    await eventually(() => written(folder) === 4);
+    first.child.kill("SIGKILL");
+    await first.ended;
+    const second = await runningProgram(config, ["--state-dir", folder]);
+    expect(await statuses(second.port, 3)).toEqual([200, 200, 200]);
+    second.child.kill("SIGTERM");
+    expect((await second.ended).code).toBe(0);
+    expect(readdirSync(folder)).toEqual(["quotas"]);
+    const third = await runningProgram(config, [], { STATE_DIR: folder });
+    expect(await statuses(third.port, 5)).toEqual([200, 200, 200, 429, 429]);
+  });
+
+  it("a second process with the same folder is refused with exit code 2, and the first one is not disturbed", async () => {
+    const [config, folder] = [await quotaOf(10), emptyFolder()];
+    const first = await runningProgram(config, [], { STATE_DIR: folder });
+    const second = await program(["--config", fileWith(config), "--http-port", "0"], { environment: { STATE_DIR: folder } }).ended;
+    expect(second.code).toBe(2);
+    expect(second.stderr).toMatch(/STATE_DIR \(--state-dir\): another process uses .*: give each gateway a folder of its own, or let them count together with global\.counters/);
+    expect(await statuses(first.port, 1)).toEqual([200]);
+    await eventually(() => written(folder) === 1);
+  });
+
+  it("a damaged file and a folder that cannot be made are refused with exit code 2 and what to do", async () => {
+    const [config, folder] = [await quotaOf(10), emptyFolder()];
+    writeFileSync(join(folder, "quotas"), "x");
+    const start = (STATE_DIR: string) => program(["--config", fileWith(config), "--http-port", "0"], { environment: { STATE_DIR } }).ended;
+    expect(await start(folder)).toMatchObject({ code: 2, stderr: expect.stringMatching(/STATE_DIR .*quotas is damaged: put a copy in its place, or move it away/) as string });
+    expect(await start("/dev/null/state")).toMatchObject({ code: 2, stderr: expect.stringMatching(/STATE_DIR .*cannot be made/) as string });
+    expect(readFileSync(join(folder, "quotas"), "utf8")).toBe("x");
+  });
+
+  it("a folder that cannot be written while the gateway runs is logged and counted, and quotas hold all the same", async () => {
+    const [config, folder] = [await quotaOf(2), emptyFolder()];
+    mkdirSync(join(folder, "quotas.new"));
+    const { port, started, stderr } = await runningProgram(config, [], { STATE_DIR: folder, PROBE_PORT: "0" });
+    expect(await statuses(port, 3)).toEqual([200, 200, 429]);
+    await eventually(() => logLines(stderr()).some(({ level, message }) => level === "error" && message === "quotas cannot be written, and are counted in memory alone"));
+    const metrics = async () => (await fetch(`${String(started.probes)}/metrics`)).text();
+    expect(await metrics()).toMatch(/^edge_gateway_state_errors_total [1-9]/m);
+    rmdirSync(join(folder, "quotas.new"));
+    await eventually(() => written(folder) === 2);
+  });
+
+  it("without it, and without global.counters, there is a warning", async () => {
+    const config = await quotaOf(10);
+    const warnings = (stderr: string) => logLines(stderr).filter(({ code }) => code === "quota_not_durable");
+    const { stderr } = await runningProgram(config);
+    await eventually(() => warnings(stderr()).length === 1);
+    const durable = await runningProgram(config, [], { STATE_DIR: emptyFolder() });
+    expect(warnings(durable.stderr())).toEqual([]);
+  });
+});
