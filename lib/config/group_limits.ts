@@ -1,7 +1,7 @@
 /**
  * `limits_by_group`: limits for callers of some groups, in place of those for all others.
  */
-import { NO_WINDOW, WINDOW_FIELDS } from "./fields.ts";
+import { MAX_LIMIT, NO_WINDOW, WINDOW_FIELDS } from "./fields.ts";
 import type { PartFields } from "./part_fields.ts";
 import * as s from "./whole_schema.ts";
 
@@ -71,4 +71,9 @@ const WINDOWS = s.object(WINDOW_FIELDS, {
 
 export const RATE_LIMITS_BY_GROUP = byGroup(WINDOWS, "Limits for callers of a group, in place of the others: by group, the first that a caller has.");
 
-export const fields: PartFields = { schemas: { limits_by_group: RATE_LIMITS_BY_GROUP } };
+const QUOTA_LIMIT = s.integer({ min: 1, max: MAX_LIMIT, describe: "Allowed requests, or costs, of callers of the group." });
+const QUOTA = s.object({ limit: QUOTA_LIMIT }, { describe: "The limit of a group." });
+
+export const QUOTAS_BY_GROUP = byGroup(QUOTA, "Limits for callers of a group, in place of the other: by group, the first that a caller has.");
+
+export const fields: PartFields = { schemas: { limits_by_group: RATE_LIMITS_BY_GROUP, quotas_by_group: QUOTAS_BY_GROUP } };

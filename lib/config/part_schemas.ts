@@ -8,7 +8,7 @@ import type { CIRCUIT_BREAKER } from "./circuit_breaker.ts";
 import type { CONDITIONS } from "./conditions.ts";
 import type { COST } from "./cost.ts";
 import type { COUNTERS } from "./counters.ts";
-import type { RATE_LIMITS_BY_GROUP } from "./group_limits.ts";
+import type { QUOTAS_BY_GROUP, RATE_LIMITS_BY_GROUP } from "./group_limits.ts";
 import type { HASH_BALANCE_FACTOR, HASH_ON } from "./hash_on.ts";
 import type { HEALTH } from "./health.ts";
 import type { HTTPS_REDIRECT } from "./https_redirect.ts";
@@ -32,6 +32,8 @@ export interface PartSchemas {
   readonly cost: typeof COST;
   /** Of `rate_limit`. */
   readonly limits_by_group: typeof RATE_LIMITS_BY_GROUP;
+  /** The same of `quota`. */
+  readonly quotas_by_group: typeof QUOTAS_BY_GROUP;
   /** An item of `trusted_proxies`. */
   readonly address_range: typeof ADDRESS_RANGE;
   /** An item of `accept_warnings`. */

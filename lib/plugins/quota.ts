@@ -4,15 +4,15 @@
 import { PERIODS, timeZoneProblem } from "../base/calendar.ts";
 import type { PartField, PartSchemas } from "../config/part_schemas.ts";
 import { fieldsOf } from "../config/part_fields.ts";
-import { integer, object, oneOf, optional, string, withDefault } from "../config/schema.ts";
+import { integer, object, oneOf, optional, string, withDefault, type Infer } from "../config/schema.ts";
 import { MAX_LIMIT } from "../config/fields.ts";
 import type { Exchange } from "../http/exchange.ts";
-import type { Handler } from "../http/handler.ts";
+import type { Handler, Middleware } from "../http/handler.ts";
 import { quotedString } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import type { Decision, Undecided } from "../store/counters.ts";
 import { quotaLimiter } from "../store/quotas.ts";
-import type { Plugin } from "./plugin.ts";
+import type { Plugin, Tools } from "./plugin.ts";
 import { callerBy, LIMIT_BY, UNCOUNTED } from "./rate_limit.ts";
 
 const schemaWith = (field: PartField) =>
@@ -20,6 +20,7 @@ const schemaWith = (field: PartField) =>
     {
       limit: integer({ min: 1, max: MAX_LIMIT, describe: "Allowed requests, or costs, in each period." }),
       per: oneOf(PERIODS, { describe: "The period: a day, a week from Monday, or a month, by the calendar." }),
+      limits_by_group: optional(field("quotas_by_group")),
       limit_by: withDefault(LIMIT_BY, "credential"),
       time_zone: withDefault(
         string({ references: "none", check: timeZoneProblem, hint: "a time zone of the IANA database", describe: "Where the period begins at midnight." }),
@@ -39,37 +40,43 @@ export const quota: Plugin<typeof schema> = {
   name: "quota",
   schema,
   schemaWith,
-  create({ limit, per, limitBy, timeZone, maxCallers, cost }, tools) {
-    const options = { limit, per, timeZone, maxCallers, callers: limitBy === "all" ? 1 : undefined, isCosted: cost !== undefined };
-    const limiter = tools.limiterBy((limiterTools, key) => quotaLimiter(limiterTools, key, options));
-    const callerOf = callerBy(limitBy);
-    const name = quotedString(`${tools.scope.id ?? "quota"}-${per}`);
-    const policy = `${name};q=${limit};w=${NOMINAL_S[per]}`;
-    /** The headers of `rate_limit`. */
-    const withQuota = (reply: Reply, left: string): Reply => ({ ...reply, headers: [...reply.headers, "RateLimit-Policy", policy, "RateLimit", left] });
-    const settle = (next: Handler, exchange: Exchange, { admitted, remaining, resetMs }: Decision): Reply | Promise<Reply> => {
-      const seconds = Math.max(1, Math.ceil(resetMs[0]! / 1000));
-      const left = `${name};r=${remaining[0]};t=${seconds}`;
-      if (!admitted) {
-        const detail = `The quota of this ${per} is used up. The next ${per} begins in ${seconds} ${seconds === 1 ? "second" : "seconds"}.`;
-        return withQuota(problem(exchange.call, "quota_exceeded", { detail, headers: ["Retry-After", String(seconds)] }), left);
-      }
-      const reply = next(exchange);
-      return reply instanceof Promise ? reply.then((later) => withQuota(later, left)) : withQuota(reply, left);
-    };
-    const settleLater = (next: Handler, exchange: Exchange, decision: Decision | Undecided) => {
-      if (decision === "deny") return problem(exchange.call, "limiter_unavailable", UNCOUNTED);
-      return decision === "allow" ? next(exchange) : settle(next, exchange, decision);
-    };
-    return (inner) => {
-      const next = cost === undefined ? inner : tools.costs.bookingCosts(inner, cost, tools, (exchange, amount) => limiter.book(callerOf(exchange), amount));
-      return (exchange) => {
-        const decision = limiter.decide(callerOf(exchange));
-        return decision instanceof Promise ? decision.then((later) => settleLater(next, exchange, later)) : settle(next, exchange, decision);
-      };
-    };
+  create(config, tools) {
+    const usual = limiting(config.limit, config, tools);
+    // All count in one table: a caller who gets another group keeps what has been counted.
+    return config.limitsByGroup?.choosing(usual, tools, ({ limit }) => limiting(limit, config, tools)) ?? usual;
   },
 };
+
+function limiting(limit: number, { per, limitBy, timeZone, maxCallers, cost }: Infer<typeof schema>, tools: Tools): Middleware {
+  const options = { limit, per, timeZone, maxCallers, callers: limitBy === "all" ? 1 : undefined, isCosted: cost !== undefined };
+  const limiter = tools.limiterBy((limiterTools, key) => quotaLimiter(limiterTools, key, options));
+  const callerOf = callerBy(limitBy);
+  const name = quotedString(`${tools.scope.id ?? "quota"}-${per}`);
+  const policy = `${name};q=${limit};w=${NOMINAL_S[per]}`;
+  /** The headers of `rate_limit`. */
+  const withQuota = (reply: Reply, left: string): Reply => ({ ...reply, headers: [...reply.headers, "RateLimit-Policy", policy, "RateLimit", left] });
+  const settle = (next: Handler, exchange: Exchange, { admitted, remaining, resetMs }: Decision): Reply | Promise<Reply> => {
+    const seconds = Math.max(1, Math.ceil(resetMs[0]! / 1000));
+    const left = `${name};r=${remaining[0]};t=${seconds}`;
+    if (!admitted) {
+      const detail = `The quota of this ${per} is used up. The next ${per} begins in ${seconds} ${seconds === 1 ? "second" : "seconds"}.`;
+      return withQuota(problem(exchange.call, "quota_exceeded", { detail, headers: ["Retry-After", String(seconds)] }), left);
+    }
+    const reply = next(exchange);
+    return reply instanceof Promise ? reply.then((later) => withQuota(later, left)) : withQuota(reply, left);
+  };
+  const settleLater = (next: Handler, exchange: Exchange, decision: Decision | Undecided) => {
+    if (decision === "deny") return problem(exchange.call, "limiter_unavailable", UNCOUNTED);
+    return decision === "allow" ? next(exchange) : settle(next, exchange, decision);
+  };
+  return (inner) => {
+    const next = cost === undefined ? inner : tools.costs.bookingCosts(inner, cost, tools, (exchange, amount) => limiter.book(callerOf(exchange), amount));
+    return (exchange) => {
+      const decision = limiter.decide(callerOf(exchange));
+      return decision instanceof Promise ? decision.then((later) => settleLater(next, exchange, later)) : settle(next, exchange, decision);
+    };
+  };
+}
 
 /** Of the policy; `t` of `RateLimit` says when this period ends. A month has 28 to 31 days, and a day with a change of clocks 23 to 25 hours. */
 const NOMINAL_S = { day: 86_400, week: 604_800, month: 2_592_000 };

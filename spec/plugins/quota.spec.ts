@@ -53,6 +53,20 @@ describe("quota", () => {
     expect([all.ask({ identity: "ada" }).status, all.ask({ identity: "bob" }).status]).toEqual([200, 429]);
   });
 
+  it("limits_by_group: the first group here that a caller has decides the limit, and what was counted stays when the group changes", () => {
+    const { ask } = limited({ limit: 1, per: "day", limits_by_group: { gold: { limit: 3 }, silver: { limit: 2 } } });
+    const left = (groups: readonly string[], identity: string) => {
+      const reply = ask({ identity, groups });
+      return [reply.status, limits(reply)[1]!.replace(/;t=.*/, "")];
+    };
+    expect([left([], "ada"), left([], "ada")]).toEqual([[200, '"quota-day";r=0'], [429, '"quota-day";r=0']]);
+    expect([left(["silver", "gold"], "ada"), left(["silver"], "ada"), left(["silver"], "bob")]).toEqual([[200, '"quota-day";r=1'], [429, '"quota-day";r=0'], [200, '"quota-day";r=1']]);
+  });
+
+  it.each([[{}, /at least one group/], [{ gold: {} }, /limit/], [{ gold: { limit: 0 } }, /limit/], [{ gold: 5 }, /gold/], [{ gold: { limit_min: 5 } }, /limit/]])("limits_by_group %j is refused", (limits_by_group, expected) => {
+    expect(() => instance(quota, { limit: 1, per: "day", limits_by_group })).toThrow(expected);
+  });
+
   it("an instance is counted by itself, and not with a rate_limit at the same place", () => {
     const tools = madeUpTools({ clock: manualClock() });
     const [day, second] = [instance(quota, { limit: 1, per: "day" }, tools), instance(rateLimit, { limit_hour: 1, limit_by: "credential" }, { ...tools, scope: { ...tools.scope, key: "another" } })];
