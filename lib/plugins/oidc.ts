@@ -98,12 +98,11 @@ export const oidc: Plugin<typeof schema> = {
         const replies = next(exchange.with({ identity: verdict.identity, claims: verdict.claims, groups: verdict.groups ?? exchange.groups, ...replaced }));
         return replies instanceof Promise ? replies.then((reply) => unshared(reply, cookies)) : unshared(replies, cookies);
       };
-      const settle = (exchange: Exchange, taken: Taken, current: Current): Reply | Promise<Reply> => {
+      const settle = (exchange: Exchange, taken: Taken, given: LoginSession, current: Current): Reply | Promise<Reply> => {
         if (current === "over") return flow.begin(exchange, taken, "ended");
         if (current instanceof ProviderFailure) return flow.unavailable(exchange, current);
-        const { session, renewed } = current;
-        const secondsLeft = sessions.secondsLeft(session);
-        return pass(exchange, taken, session.verdict, renewed === null ? [] : splitCookie(flow.cookieOf(exchange), renewed, secondsLeft));
+        const cookies = current === given ? [] : splitCookie(flow.cookieOf(exchange), current.text, sessions.secondsLeft(current));
+        return pass(exchange, taken, current.verdict, cookies);
       };
       return (exchange) => {
         const taken = takeCookies(exchange.headers, own.cookie);
@@ -114,7 +113,7 @@ export const oidc: Plugin<typeof schema> = {
         const session = sessions.found(taken.cookies);
         if (session === null || sessions.secondsLeft(session) <= 0) return flow.begin(exchange, taken, session === null ? "none" : "ended");
         const current = sessions.current(session);
-        return current instanceof Promise ? current.then((late) => settle(exchange, taken, late)) : settle(exchange, taken, current);
+        return current instanceof Promise ? current.then((late) => settle(exchange, taken, session, late)) : settle(exchange, taken, session, current);
       };
     };
   },

@@ -23,7 +23,8 @@ export function sealBy(secret: string, context: readonly string[]): Seal {
     },
     open<T>(use: string, text: string) {
       const bytes = Buffer.from(text, "base64url");
-      if (bytes.length < IV_BYTES + TAG_BYTES) return null;
+      // Other texts of the same bytes would each take memory and a refresh of their own.
+      if (bytes.length < IV_BYTES + TAG_BYTES || bytes.toString("base64url") !== text) return null;
       try {
         const options = { authTagLength: TAG_BYTES };
         const decipher = createDecipheriv("aes-256-gcm", key, bytes.subarray(0, IV_BYTES), options).setAAD(Buffer.from(use)).setAuthTag(bytes.subarray(-TAG_BYTES));

@@ -24,13 +24,15 @@ interface Written {
 }
 
 export interface LoginSession extends Written {
+  /** Of its cookie. */
+  readonly text: string;
   readonly claims: JwtClaims;
   /** What the claims say of the request: see `claimsCheck`. */
   readonly verdict: Admitted | "claims" | "unfit";
 }
 
-/** `renewed`: the text of a new cookie; null: the browser keeps its own. "over": the provider has ended the session. */
-export type Current = { readonly session: LoginSession; readonly renewed: string | null } | "over" | ProviderFailure;
+/** The session to be used now: the one that the browser has, or a later one. "over": the provider has ended it. */
+export type Current = LoginSession | "over" | ProviderFailure;
 
 interface SessionOptions {
   readonly tools: Pick<Tools, "clock" | "verdicts" | "keep" | "shared">;
@@ -46,7 +48,7 @@ export class LoginSessions {
   readonly #options: SessionOptions;
   /** By the text of the cookie; decrypting and reading it takes some 20 µs. */
   readonly #known: MemoryPart<LoginSession>;
-  /** By a digest of the refresh token: the text of the cookie that came of it. */
+  /** By a digest of the cookie (a refresh token may stay the same): the text of the cookie that came of its refresh; "": the provider has refused. */
   readonly #refreshed: MemoryPart<string>;
   readonly #refreshing = new Map<string, Promise<Current>>();
   readonly #claim: ReturnType<typeof refreshClaims>;
@@ -79,21 +81,23 @@ export class LoginSessions {
 
   /** The session as it is to be used now: at once, unless its tokens have to be refreshed. */
   current(session: LoginSession): Current | Promise<Current> {
-    const { refresh, refreshToken } = session;
-    const same = { session, renewed: null };
-    if (refresh === null || refreshToken === null || this.#now() < refresh.from) return same;
-    const key = hash("sha256", refreshToken, "base64url");
-    const text = this.#refreshed.get(key);
-    if (text !== undefined) {
-      const later = this.current(this.#opened(text)!);
-      return isSame(later) ? { session: this.#opened(text)!, renewed: text } : later;
+    const { refresh, refreshToken, text } = session;
+    if (refresh === null || refreshToken === null || this.#now() < refresh.from) return session;
+    const key = hash("sha256", text, "base64url");
+    const known = this.#refreshed.get(key);
+    if (known === "") return "over";
+    if (known !== undefined) {
+      const later = this.current(this.#opened(known)!);
+      // The way from a cookie that stays old does not become longer with each refresh.
+      if ("text" in Object(later)) this.#refreshed.set(key, (later as LoginSession).text, known.length);
+      return later;
     }
     const running = this.#refreshing.get(key);
-    if (running === undefined && !this.#claim(key, Math.floor(this.#now()))) return same;
+    if (running === undefined && !this.#claim(key, Math.floor(this.#now()))) return session;
     const outcome = running ?? this.#renewal(session, refreshToken, key).finally(() => this.#refreshing.delete(key));
     this.#refreshing.set(key, outcome);
     // What has not ended yet stays good while the provider cannot be asked.
-    return outcome.then((found) => (found instanceof ProviderFailure && this.#now() < refresh.end ? same : found));
+    return outcome.then((found) => (found instanceof ProviderFailure && this.#now() < refresh.end ? session : found));
   }
 
   /** In seconds since 1970. */
@@ -109,7 +113,8 @@ export class LoginSessions {
     // Verified when it arrived, and nobody else can seal.
     const claims = JSON.parse(Buffer.from(written.idToken.split(".")[1]!, "base64url").toString()) as JwtClaims;
     const bytes = freezeClaims(claims) + text.length * BYTES_PER_CHARACTER;
-    const session = { ...written, claims, verdict: this.#options.judge(claims) };
+    // A copy: a part of a header would keep all of it in memory.
+    const session = { ...written, text: Buffer.from(text).toString(), claims, verdict: this.#options.judge(claims) };
     this.#known.set(text, session, bytes);
     return session;
   }
@@ -125,16 +130,14 @@ export class LoginSessions {
       const text = this.sealed(session.from, { ...tokens, refreshToken: tokens.refreshToken ?? refreshToken }, tokens.idToken ?? session.idToken);
       if (text === null) return "over";
       this.#refreshed.set(key, text, text.length);
-      return { session: this.#opened(text)!, renewed: text };
+      return this.#opened(text)!;
     } catch (error) {
       if (!(error instanceof ProviderFailure)) return new ProviderFailure(messageOf(error));
-      return error.refusal === null ? error : "over";
+      if (error.refusal === null) return error;
+      this.#refreshed.set(key, "", 0);
+      return "over";
     }
   }
-}
-
-function isSame(current: Current | Promise<Current>): boolean {
-  return typeof current === "object" && "renewed" in current && current.renewed === null;
 }
 
 /** How long before the end of an access token it is refreshed at most, in seconds. */

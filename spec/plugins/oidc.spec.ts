@@ -496,11 +496,23 @@ describe("a refresh", () => {
     expect(at.asked).toHaveLength(2);
   });
 
-  it("that the provider refuses ends the session", async () => {
-    const { person, answers } = await nearlyOver();
+  it("comes again and again where the refresh token stays the same, also for a browser that keeps its first cookie", async () => {
+    const { at, person, gateway, answers, old } = await nearlyOver();
+    answers({ access_token: "b", expires_in: 300 });
+    for (let i = 1; i <= 4; i++) {
+      expect((await person.open("/a/page")).status).toBe(200);
+      expect((await browser(gateway, new Map(old)).open("/a/page")).status).toBe(200);
+      expect(at.asked.map(({ form }) => form.get("refresh_token"))).toEqual(Array.from({ length: i }, () => "r1"));
+      gateway.tools.clock.advance(250_000);
+    }
+  });
+
+  it("that the provider refuses ends the session, and is not asked for again", async () => {
+    const { at, person, answers } = await nearlyOver();
     answers({ error: "invalid_grant" }, 400);
     expect(await person.open("/a/page", { headers: ["Sec-Fetch-Mode", "cors"] })).toMatchObject({ status: 401, code: "session_required", fault: "oidc: ended", forwarded: null });
     expect((await person.open("/a/page")).status).toBe(302);
+    expect(at.asked).toHaveLength(1);
   });
 
   it("that cannot be asked for changes nothing until the access token ends; then requests get 503 until it can", async () => {
