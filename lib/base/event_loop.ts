@@ -103,18 +103,17 @@ export class WriteBatch {
   }
 }
 
-type WriteRequest = { oncomplete: (status: number) => void };
+/** Its asynchronous id is negative while no write uses it. */
+type WriteRequest = { oncomplete: (status: number) => void; getAsyncId(): number };
 
 /** What Node's streams write to. It documents none of this: `spec/node_assumptions.spec.ts`. */
 interface Handle {
-  /** Returns 0 or the system's error. What the system does not take at once is copied and sent later: `request` is used only for that. */
-  writeLatin1String?(request: WriteRequest, text: string): number;
-  readonly writeQueueSize?: number;
+  /** 0 or the system's error. What the system leaves at its first try is copied, and uses `request`; given null, Node 26 then returns one. */
+  writeLatin1String?(request: WriteRequest | null, text: string): number | WriteRequest;
 }
 
-/** The class of Node's requests, and one for the next write; null until a stream has made one. */
-let Request: (new () => WriteRequest) | null = null;
-let unused: WriteRequest | null = null;
+/** For the next write: null where Node makes requests itself; undefined until a stream has shown which. */
+let unused: WriteRequest | null | undefined;
 
 /**
  * `socket.write(text, "latin1")` for a plain connection, past its stream, whose work for the two writes of a small request was 4 % of all. What the
@@ -123,29 +122,35 @@ let unused: WriteRequest | null = null;
 export function writeText(socket: Socket, text: string): void {
   const handle = (socket as { _handle?: Handle | null })._handle ?? null;
   const isFree = socket.writableLength === 0 && socket.writableCorked === 0 && socket.writable && !socket.connecting;
-  if (!isFree || handle === null || unused === null) {
-    if (unused === null && typeof handle?.writeQueueSize === "number") learn(handle);
+  if (!isFree || handle === null || unused === undefined) {
+    if (unused === undefined && handle?.writeLatin1String !== undefined) learn(handle);
     return void socket.write(text, "latin1");
   }
+  const result = handle.writeLatin1String!(unused, text);
+  if (typeof result === "object") wait(socket, text, result);
   // After an error nothing was sent: the stream meets it again, and tells of it.
-  if (handle.writeLatin1String!(unused, text) !== 0) socket.write(text, "latin1");
-  else if (handle.writeQueueSize! > 0) wait(socket, text, unused);
+  else if (result !== 0) socket.write(text, "latin1");
+  else if (unused !== null && unused.getAsyncId() >= 0) {
+    wait(socket, text, unused);
+    // Used twice at a time, it would end the process.
+    unused = another(unused);
+  }
 }
 
-/** Has the next write of the stream show the class of its requests. */
+const another = (request: WriteRequest) => new (request.constructor as new () => WriteRequest)();
+
+/** Has the next write of the stream show its request. */
 function learn(handle: Handle): void {
   const write = handle.writeLatin1String!;
   handle.writeLatin1String = (request, text) => {
     handle.writeLatin1String = write;
-    Request = request.constructor as new () => WriteRequest;
-    unused = new Request();
+    unused = request && another(request);
     return write.call(handle, request, text);
   };
 }
 
 /** The stream takes the text for one that it has just written. */
 function wait(socket: Socket, text: string, request: WriteRequest): void {
-  unused = new Request!();
   const { _write } = socket;
   let isTaken = false;
   socket._write = (_text, _encoding, done) => {

@@ -78,6 +78,27 @@ it("two connections whose readers take nothing get each its own text, and so doe
   expect(read.map(({ text }, i) => text === texts[i])).toEqual([true, true]);
 });
 
+it("a write that the system took at the second try, so that its queue is empty, is not told to another connection as the end of that one's", async () => {
+  const other = await pair();
+  const { _handle: handle } = near as unknown as { readonly _handle: object };
+  // The moment cannot be made: between the two tries the reader takes all that was in its way.
+  Object.defineProperty(handle, "writeQueueSize", { configurable: true, value: 0 });
+  far.pause();
+  other.far.pause();
+  writeText(near, LARGE);
+  Reflect.deleteProperty(handle, "writeQueueSize");
+  writeText(other.near, LARGE);
+  const read = readingAll();
+  await eventually(() => read.text.length === LARGE.length, "the first");
+  await eventually(() => near.writableLength === 0, "its end");
+  for (let i = 0; i < 4; i++) await turn();
+  expect(other.near.writableLength).toBe(LARGE.length);
+  let length = 0;
+  other.far.on("data", (chunk: Buffer) => void (length += chunk.length)).resume();
+  await eventually(() => length === LARGE.length && other.near.writableLength === 0, "the second");
+  expect(other.near.destroyed).toBe(false);
+});
+
 it("an end behind text that waits comes after all of it", async () => {
   far.pause();
   writeText(near, LARGE);
