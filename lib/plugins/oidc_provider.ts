@@ -73,7 +73,7 @@ export class Provider implements KeptState {
   metadata(): Promise<Metadata> {
     const now = this.#tools.clock.now();
     const known = this.#metadata;
-    if (known !== null && (now - this.#fetchedAt < REFRESH_MS || now < this.#downUntil)) return Promise.resolve(known);
+    if (known !== null && now - this.#fetchedAt < REFRESH_MS) return Promise.resolve(known);
     if (now < this.#downUntil) return Promise.reject(new ProviderFailure(this.#lastFailure));
     this.#fetching ??= this.#fetch().finally(() => (this.#fetching = null));
     if (known === null) return this.#fetching;
@@ -158,7 +158,9 @@ export class Provider implements KeptState {
       this.#fetchedAt = clock.now();
       return this.#metadata;
     } catch (error) {
-      this.#isDown(messageOf(error));
+      if (this.#metadata === null) this.#isDown(messageOf(error));
+      // Tokens can be asked for with the old ones.
+      else this.#fetchedAt = clock.now() - REFRESH_MS + RETRY_MS;
       log.warn("oidc cannot use the metadata of its provider", { plugin: scope.path, issuer, error: messageOf(error) });
       throw error;
     }
@@ -199,6 +201,7 @@ export const CODE = /^[\x20-\x21\x23-\x5b\x5d-\x7e]{1,100}$/;
 const ALGORITHMS = ALGORITHM_NAMES.filter((name) => !isHmac(name));
 const isIdToken = typeCheck(["JWT", "absent"]);
 const REFRESH_MS = 60 * 60_000;
+const RETRY_MS = 60_000;
 /** After a failure, so that requests do not all wait for a provider that is down. */
 const PAUSE_MS = 2_000;
 const MAX_BYTES = 512 * 1024;

@@ -35,7 +35,7 @@ export interface LoginSession extends Written {
 export type Current = LoginSession | "over" | ProviderFailure;
 
 interface SessionOptions {
-  readonly tools: Pick<Tools, "clock" | "verdicts" | "keep" | "shared">;
+  readonly tools: Pick<Tools, "clock" | "verdicts" | "keep" | "common" | "shared">;
   readonly provider: Provider;
   readonly seal: Seal;
   readonly ttlS: number;
@@ -44,21 +44,26 @@ interface SessionOptions {
   readonly settings: unknown;
 }
 
+/** Of all instances, since services may share a session. By digests of cookies: a refresh token may stay the same. */
+interface Refreshes {
+  /** The text of the cookie that came of a refresh; "": the provider has refused. Each instance judges its claims by itself. */
+  readonly outcomes: MemoryPart<string>;
+  readonly running: Map<string, Promise<string | ProviderFailure>>;
+  readonly claim: ReturnType<typeof refreshClaims>;
+}
+
 export class LoginSessions {
   readonly #options: SessionOptions;
   /** By the text of the cookie; decrypting and reading it takes some 20 µs. */
   readonly #known: MemoryPart<LoginSession>;
-  /** By a digest of the cookie (a refresh token may stay the same): the text of the cookie that came of its refresh; "": the provider has refused. */
-  readonly #refreshed: MemoryPart<string>;
-  readonly #refreshing = new Map<string, Promise<Current>>();
-  readonly #claim: ReturnType<typeof refreshClaims>;
+  readonly #refreshes: Refreshes;
 
   constructor(options: SessionOptions) {
     const { tools, settings } = options;
     this.#options = options;
     this.#known = tools.keep("sessions", settings, () => tools.verdicts.part());
-    this.#refreshed = tools.keep("refreshed", settings, () => tools.verdicts.part());
-    this.#claim = refreshClaims(tools.shared("refreshes", CLAIMS * 8));
+    const memory = tools.shared("refreshes", CLAIMS * 8);
+    this.#refreshes = tools.common("refreshes", () => ({ outcomes: tools.verdicts.part(), running: new Map(), claim: refreshClaims(memory) }));
   }
 
   /** The session of the cookies, also one that is over; null without one that this gateway has sealed. */
@@ -83,21 +88,27 @@ export class LoginSessions {
   current(session: LoginSession): Current | Promise<Current> {
     const { refresh, refreshToken, text } = session;
     if (refresh === null || refreshToken === null || this.#now() < refresh.from) return session;
+    const { outcomes, running, claim } = this.#refreshes;
     const key = hash("sha256", text, "base64url");
-    const known = this.#refreshed.get(key);
+    const known = outcomes.get(key);
     if (known === "") return "over";
     if (known !== undefined) {
       const later = this.current(this.#opened(known)!);
       // The way from a cookie that stays old does not become longer with each refresh.
-      if ("text" in Object(later)) this.#refreshed.set(key, (later as LoginSession).text, known.length);
+      if ("text" in Object(later)) outcomes.set(key, (later as LoginSession).text, known.length);
       return later;
     }
-    const running = this.#refreshing.get(key);
-    if (running === undefined && !this.#claim(key, Math.floor(this.#now()))) return session;
-    const outcome = running ?? this.#renewal(session, refreshToken, key).finally(() => this.#refreshing.delete(key));
-    this.#refreshing.set(key, outcome);
-    // What has not ended yet stays good while the provider cannot be asked.
-    return outcome.then((found) => (found instanceof ProviderFailure && this.#now() < refresh.end ? session : found));
+    let outcome = running.get(key);
+    if (outcome === undefined) {
+      if (!claim(key, Math.floor(this.#now()))) return session;
+      outcome = this.#renewal(session, refreshToken, key).finally(() => running.delete(key));
+      running.set(key, outcome);
+    }
+    return outcome.then((found) => {
+      if (typeof found === "string") return found === "" ? "over" : this.#opened(found)!;
+      // What has not ended yet stays good while the provider cannot be asked.
+      return this.#now() < refresh.end ? session : found;
+    });
   }
 
   /** In seconds since 1970. */
@@ -119,23 +130,23 @@ export class LoginSessions {
     return session;
   }
 
-  /** Never rejects. */
-  async #renewal(session: LoginSession, refreshToken: string, key: string): Promise<Current> {
+  /** Resolves with the text of the new cookie; "": the session is over. Never rejects. */
+  async #renewal(session: LoginSession, refreshToken: string, key: string): Promise<string | ProviderFailure> {
     const { provider } = this.#options;
+    const { outcomes } = this.#refreshes;
     try {
       const tokens = await provider.tokens({ grant_type: "refresh_token", refresh_token: refreshToken });
       const claims = tokens.idToken === null ? session.claims : await provider.verified(tokens.idToken, session.claims.nonce, "refresh");
       // A session does not become that of somebody else (OpenID Connect Core §12.2).
-      if (typeof claims === "string" || claims.sub !== session.claims.sub) return "over";
+      if (typeof claims === "string" || claims.sub !== session.claims.sub) return "";
       const text = this.sealed(session.from, { ...tokens, refreshToken: tokens.refreshToken ?? refreshToken }, tokens.idToken ?? session.idToken);
-      if (text === null) return "over";
-      this.#refreshed.set(key, text, text.length);
-      return this.#opened(text)!;
+      if (text !== null) outcomes.set(key, text, text.length);
+      return text ?? "";
     } catch (error) {
       if (!(error instanceof ProviderFailure)) return new ProviderFailure(messageOf(error));
       if (error.refusal === null) return error;
-      this.#refreshed.set(key, "", 0);
-      return "over";
+      outcomes.set(key, "", 0);
+      return "";
     }
   }
 }

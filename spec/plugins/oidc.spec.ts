@@ -481,6 +481,23 @@ describe("a refresh", () => {
     expect(at.asked.map(({ form }) => form.get("refresh_token"))).toEqual(["r1", "r2"]);
   });
 
+  it("is one for all instances with the same session, each of which judges the claims by itself", async () => {
+    const kept = new Map<string, unknown>();
+    const common: Partial<Parameters<typeof tools>[0]> = { common: <T>(name: string, make: () => T) => (kept.has(name) || kept.set(name, make()), kept.get(name) as T) };
+    const { at, gateway, old } = await nearlyOver({}, tools(common));
+    const second = gatewayAt(at, { claims: { role: "root" } }, tools({ ...common, clock: gateway.tools.clock }));
+    const held = gate();
+    at.behaviour.token = async () => {
+      await held.opened;
+      return [200, { ...LIFE, refresh_token: "r2" }];
+    };
+    const asked = [gateway, second].map((each) => browser(each, new Map(old)).open("/a/page"));
+    held.open();
+    const [one, other] = await Promise.all(asked);
+    expect([one!.status, other!.status, at.asked.length]).toEqual([200, 403, 1]);
+    expect(setCookies(other!)).toEqual(setCookies(one!));
+  });
+
   it("is one for all workers of the program: another one goes on with the old session for a minute", async () => {
     const memory = new Map<string, SharedArrayBuffer>();
     const shared: Partial<Parameters<typeof tools>[0]> = { shared: (name, bytes) => memory.get(name) ?? (memory.set(name, new SharedArrayBuffer(bytes)), memory.get(name)!) };
@@ -601,6 +618,20 @@ describe("a provider", () => {
     at.behaviour.isDown = true;
     own.clock.advance(3_600_000);
     for (let i = 0; i < 3; i++) expect((await ask("/a/page")).status).toBe(302);
+  });
+
+  it("whose metadata are broken later is asked for tokens with the old ones, and for metadata once a minute", async () => {
+    const at = await provider();
+    const gateway = gatewayAt(at);
+    const own = browser(gateway);
+    await own.open("/a/page");
+    at.behaviour.metadata = { issuer: "https://other.example" };
+    gateway.tools.clock.advance(3_600_000);
+    const begun = await own.open("/a/page");
+    await expect.poll(() => gateway.tools.lines).toHaveLength(1);
+    accepts(at, begun, {}, { iat: NOW + 3_600, exp: NOW + 3_900 });
+    expect((await own.open(wayBack(begun))).status).toBe(303);
+    expect(at.paths.filter((path) => path.includes("well-known"))).toHaveLength(2);
   });
 
   it("may have its token endpoint and keys at a server that origins names", async () => {
