@@ -58,7 +58,8 @@ export class StateFolder {
     try {
       const handle = await open(beside, "w", 0o600);
       try {
-        for (const part of content) await handle.write(part);
+        // `write` may take a part only, without an error, where the disk is almost full.
+        for (const part of content) await handle.writeFile(part);
         await handle.sync();
       } finally {
         await handle.close();

@@ -1,6 +1,8 @@
+import { spawnSync } from "node:child_process";
 import { chmodSync, mkdirSync, readdirSync, readFileSync, renameSync, statSync, writeFileSync } from "node:fs";
 import net from "node:net";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
 import { StateFolder, StateProblem } from "../../lib/base/state_folder.ts";
 import { emptyFolder } from "../support/process.ts";
@@ -34,6 +36,23 @@ describe("a folder of state", () => {
     await expect(folder.write("counts", [Buffer.from("two")])).rejects.toThrow(/EISDIR/);
     expect(String(folder.read("counts"))).toBe("one");
     await folder.close();
+  });
+
+  // The system takes what there is room for, as on a disk that is almost full, and says so in the count of bytes alone.
+  it("a write that the system takes a part of is no success, and leaves the former content", async () => {
+    const path = emptyFolder();
+    const module = fileURLToPath(new URL("../../lib/base/state_folder.ts", import.meta.url));
+    const script = `const { StateFolder } = await import(${JSON.stringify(module)});
+      const folder = await StateFolder.open(${JSON.stringify(path)});
+      await folder.write("counts", [Buffer.from("one")]);
+      console.log(await folder.write("counts", [Buffer.from("two"), Buffer.alloc(100_000)]).then(() => "written", ({ code }) => code));
+      await folder.close();`;
+    const limited = spawnSync("sh", ["-c", 'ulimit -f 64; exec "$0" --import tsx --input-type=module -e "$1"', process.execPath, script], {
+      encoding: "utf8",
+      env: { ...process.env, TSX_DISABLE_CACHE: "1" },
+    });
+    expect([limited.stdout, limited.stderr]).toEqual(["EFBIG\n", ""]);
+    expect(readFileSync(join(path, "counts"), "utf8")).toBe("one");
   });
 
   it("is refused while another holder uses it, and free once that has closed it", async () => {
