@@ -1,6 +1,7 @@
 /**
  * Reads the callers of a configuration from its field `callers` and from the files of `caller_files`, and reports all their errors.
  */
+import { isUtf8 } from "node:buffer";
 import { hash } from "node:crypto";
 import { dirname, resolve } from "node:path";
 import { readRegularFile } from "../base/regular_file.ts";
@@ -205,6 +206,7 @@ const MOST_WITH_POSITIONS = 4 * 1024 * 1024;
 /** Makes the list of a file in steps. A file without errors is never held as a document, which takes ten times as much memory. */
 function* stepsOf(file: string, content: Buffer, { sources }: CheckContext): Generator<void, Made> {
   const list = new CallerList(file);
+  if (!isUtf8(content)) return { content, list, issues: issuesOf(content, file, sources) };
   const text = content.toString().replace(/^\uFEFF/, "");
   const spans = spansOf(text);
   for (;;) {
@@ -225,7 +227,7 @@ function* stepsOf(file: string, content: Buffer, { sources }: CheckContext): Gen
   }
 }
 
-/** Of a text that is no array of JSON. */
+/** Of what is no array of JSON in UTF-8. */
 function issuesOf(content: Buffer, file: string, sources: CheckContext["sources"]): readonly Issue[] {
   const { node, issues: inText } = parseJson(content);
   const issues = [...inText];

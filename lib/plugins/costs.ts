@@ -7,7 +7,7 @@ import { costOf, type COST } from "../config/cost.ts";
 import type { Infer } from "../config/schema.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
-import { headerValue } from "../http/headers.ts";
+import { headerValue, headerValues, withHeader } from "../http/headers.ts";
 import { JsonNumber } from "../http/json_number.ts";
 import { LentBody } from "../http/lent_body.ts";
 import type { Reply } from "../http/reply.ts";
@@ -36,10 +36,20 @@ export function bookingCosts(next: Handler, { responseHeader, responseJson, defa
     return reply;
   };
   return (exchange) => {
-    const reply = next(exchange);
+    const reply = next(header === undefined ? askingReadable(exchange) : exchange);
     return reply instanceof Promise ? reply.then((later) => watched(exchange, later)) : watched(exchange, reply);
   };
 }
+
+/** With codings that are read here alone: a client that asked for another one would have its reply for the default. */
+function askingReadable(exchange: Exchange): Exchange {
+  const codings = headerValues(exchange.headers, "accept-encoding").flatMap((value) => value.split(","));
+  const readable = codings.filter((coding) => READABLE.test(coding));
+  if (readable.length === codings.length) return exchange;
+  return exchange.with({ headers: withHeader(exchange.headers, "Accept-Encoding", readable.join(",").trim() || "identity") });
+}
+
+const READABLE = /^[ \t]*(?:gzip|x-gzip|identity)[ \t]*(?:;|$)/i;
 
 /** Costs of replies that have ended, and whose compressed bytes are still being read: the gateway waits for them before it ends. */
 class LateCosts implements KeptState {
@@ -181,16 +191,48 @@ class LineReader extends JsonReader {
 const NEWLINE = 0x0a;
 const RETURN = 0x0d;
 const DATA = Buffer.from("data:");
+const BYTE_ORDER_MARK = Buffer.from("\uFEFF");
 
-/** The lines of an event that begin with "data:" are one value (https://html.spec.whatwg.org/multipage/server-sent-events.html). */
+/**
+ * The lines of an event that begin with "data:" are one value (https://html.spec.whatwg.org/multipage/server-sent-events.html). A line ends with LF,
+ * CR, or both.
+ */
 class EventReader extends LineReader {
   /** Bytes of "data:" that the line begins with; -1: it begins otherwise. */
   #same = 0;
   #isBlank = true;
+  /** The line before has ended with CR, and LF would belong to it. */
+  #isReturned = false;
+  /** Bytes of the mark with which the stream may begin. */
+  #marks = 0;
+
+  override write(bytes: Buffer): void {
+    let at = 0;
+    while (at < bytes.length && this.#marks < BYTE_ORDER_MARK.length && bytes[at] === BYTE_ORDER_MARK[this.#marks]) {
+      this.#marks++;
+      at++;
+    }
+    if (at < bytes.length) this.#marks = BYTE_ORDER_MARK.length;
+    let [feed, carriage] = [-1, -1];
+    while (at < bytes.length) {
+      const isRest = this.#isReturned && bytes[at] === NEWLINE;
+      this.#isReturned = false;
+      if (isRest) at++;
+      // Looked for once more only behind the last one found: a chunk may have many lines and none of the other ends.
+      if (feed < at) feed = placeOf(NEWLINE, bytes, at);
+      if (carriage < at) carriage = placeOf(RETURN, bytes, at);
+      const end = Math.min(feed, carriage);
+      this.line(bytes, at, end);
+      at = end + 1;
+      if (end === bytes.length) return;
+      this.endLine();
+      this.#isReturned = end === carriage;
+    }
+  }
 
   protected override line(bytes: Buffer, from: number, end: number): void {
     let at = from;
-    if (this.#isBlank) this.#isBlank = at === end || (end === at + 1 && bytes[at] === RETURN);
+    if (this.#isBlank) this.#isBlank = at === end;
     for (; at < end && this.#same >= 0 && this.#same < DATA.length; at++) this.#same = bytes[at] === DATA[this.#same] ? this.#same + 1 : -1;
     if (this.#same === DATA.length) this.number.write(bytes, at, end);
   }
@@ -200,4 +242,10 @@ class EventReader extends LineReader {
     this.#same = 0;
     this.#isBlank = true;
   }
+}
+
+/** The length where there is none. */
+function placeOf(byte: number, bytes: Buffer, from: number): number {
+  const at = bytes.indexOf(byte, from);
+  return at < 0 ? bytes.length : at;
 }

@@ -106,6 +106,11 @@ describe("callers", () => {
     ]);
   });
 
+  it("are refused in a file that is not UTF-8: ids that differ would be the same", () => {
+    const content = Buffer.from('[{ "id": "Ren\xe9" },\n{ "id": "Ren\xe8" }]', "latin1");
+    expect(issuesOf({ caller_files: ["a.json"] }, { "/etc/gw/a.json": content })).toEqual(["/etc/gw/a.json:1:14  expected UTF-8, found bytes that are not UTF-8: save the file as UTF-8"]);
+  });
+
   it("have the right line and column in a file of any length, also behind characters that UTF-16 writes in two halves", () => {
     const many = Array.from({ length: 2000 }, (_, i) => `{"id":"😀 ${i}","groups":["a,b","]}\\"[{"]}`);
     const lines = `[${many.join(",\n")},\n{"id":"last","enabled":1},{"id":"😀 7"}]`;

@@ -64,6 +64,9 @@ describe("costs", () => {
     ["a completion of the OpenAI API", "usage.total_tokens", COMPLETION, JSON_TYPE, 29],
     ["an event stream of it", "usage.total_tokens", EVENTS, SSE, 29],
     ["events with names, in several lines", "response.usage.total_tokens", RESPONSES, SSE, 29],
+    ["events whose lines end with CR", "response.usage.total_tokens", RESPONSES.replaceAll(/\r?\n/g, "\r"), SSE, 29],
+    ["events whose lines end with CR LF", "response.usage.total_tokens", RESPONSES.replaceAll(/\r?\n/g, "\r\n"), SSE, 29],
+    ["events behind a byte order mark", "usage.total_tokens", `\uFEFF${CHUNKS[3]}`, SSE, 29],
     ["an event stream without its last blank line", "usage.total_tokens", EVENTS.slice(0, EVENTS.indexOf("data: [DONE]") - 2), SSE, 29],
     ["lines of JSON of Ollama", "eval_count", OLLAMA, { "Content-Type": "application/x-ndjson" }, 282],
     ["a reply of Ollama without a stream", "eval_count", OLLAMA.split("\n")[1]!, { "Content-Type": "application/json; charset=utf-8" }, 282],
@@ -89,6 +92,22 @@ describe("costs", () => {
       expect(reply.headers["content-encoding"]).toBe(headers["Content-Encoding"]);
       await used((i + 1) * cost);
     }
+  });
+
+  it.each([
+    ["br, gzip;q=0.5", "gzip;q=0.5"],
+    ["gzip, deflate, br, zstd", "gzip"],
+    ["*", "identity"],
+    ["br", "identity"],
+    ["GZIP ;q=1, identity", "GZIP ;q=1, identity"],
+  ])("a client that accepts %s cannot have its reply in a coding whose costs are not read", async (asked, forwarded) => {
+    const { port, used } = await metered(TOKENS, (response) => {
+      const accepted = String(response.req.headers["accept-encoding"]);
+      const coding = /br|\*/.test(accepted) ? "br" : "identity";
+      response.writeHead(200, { ...JSON_TYPE, "Content-Encoding": coding, "X-Asked": accepted }).end(coding === "br" ? zlib.brotliCompressSync(COMPLETION) : COMPLETION);
+    });
+    expect((await ask(port, { path: "/a/x", headers: { "Accept-Encoding": asked } })).headers["x-asked"]).toBe(forwarded);
+    await used(29);
   });
 
   it("over HTTP/2, too", async () => {
