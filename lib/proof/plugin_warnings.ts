@@ -23,11 +23,13 @@ export function ofPlugins(plugins: readonly WrittenPlugin[], samples: ReadonlyMa
   const found = new Map<WrittenPlugin, Draft[]>(plugins.map((plugin) => [plugin, [...ofSettings(plugin), ...ofGroups(plugin, groups)]]));
   /** Of the first route that runs the plugin. */
   const examples = new Map<WrittenPlugin, string>();
+  const logins: Logins = new Map();
   for (const [route, request] of samples) {
     for (const [i, plugin] of route.plugins.entries()) {
       if (!examples.has(plugin)) examples.set(plugin, exampleOf(request));
       const drafts = found.get(plugin)!;
-      for (const draft of [...ofOrder(plugin, route, exampleOf(request), i), ...ofRedirect(plugin, route, request, leadsBack)]) if (!drafts.some(({ code }) => code === draft.code)) drafts.push(draft);
+      const ofRoute = [...ofOrder(plugin, route, exampleOf(request), i), ...ofRedirect(plugin, route, request, leadsBack), ...ofLogin(plugin, route, logins)];
+      for (const draft of ofRoute) if (!drafts.some(({ code }) => code === draft.code)) drafts.push(draft);
     }
   }
   return [...found].flatMap(([plugin, drafts]) => {
@@ -111,17 +113,21 @@ function* ofOrder(plugin: WrittenPlugin, { plugins, route, service }: WrittenRou
     const message = `${which(plugin)} runs on route "${route.name}" of service "${service.name}" before any plugin that identifies the caller: no rule about callers, groups or claims holds there.`;
     yield { code: "authorize_before_identity", message, example, remedy: "Write it behind key_auth, jwt or another plugin that identifies callers." };
   }
-  if (kind.stores !== true && !COUNTING.has(kind.name)) return;
+  if (kind.stores !== true && !COUNTING.has(kind.name) && kind.name !== "identity_token") return;
   const [before, after] = [plugins.slice(0, place), plugins.slice(place + 1)];
+  const identifying = before.some((other) => other.kind.identifies === true) ? undefined : after.find((other) => other.kind.identifies === true);
+  if (kind.name === "identity_token" && identifying !== undefined) {
+    const message = `${which(plugin)} runs before ${nameOf(identifying)}, which identifies the caller: the upstream gets no token.`;
+    yield { code: "token_before_identity", message, example, remedy: "Move it behind that plugin." };
+  }
   const guard = after.findLast((other) => other.guard !== null);
   if (kind.stores === true && guard !== undefined) {
     const message = `${which(plugin)} is written further out than ${nameOf(guard)}, which decides who may send requests; the gateway runs it behind that guard all the same.`;
     yield { code: "cache_outside_guard", message, example, remedy: "Write it behind the last guard, so that the configuration shows the order that holds." };
   }
   const by = COUNTING.has(kind.name) ? String(config["limitBy"]) : "";
-  const identifying = after.find((other) => other.kind.identifies === true);
   const hasGroups = config["limitsByGroup"] !== undefined;
-  if ((by === "credential" || hasGroups) && identifying !== undefined && !before.some((other) => other.kind.identifies === true)) {
+  if ((by === "credential" || hasGroups) && identifying !== undefined) {
     const effect = hasGroups ? "nobody has a group there" : "it counts by client address, not by credential";
     const remedy = `Move it behind that plugin${hasGroups ? "" : ', or set "limit_by" to "client_ip"'}.`;
     yield { code: "limit_before_identity", message: `${which(plugin)} runs before ${nameOf(identifying)}, which identifies the caller: ${effect}.`, example, remedy };
@@ -138,6 +144,32 @@ function* ofRedirect(plugin: WrittenPlugin, route: WrittenRoute, request: Sample
   if (plugin !== route.plugins.find(({ kind }) => kind.name === "redirect") || !leadsBack(plugin, route, request)) return;
   const message = `${which(plugin)} leads requests of route "${route.route.name}" to the same route, which redirects them again, without end.`;
   yield { code: "redirect_loop", message, example: exampleOf(request), remedy: "To lead to HTTPS, use global.https_redirect; else name a path that another route takes." };
+}
+
+/** The instances of `oidc` with the hosts of their services; none: all hosts. */
+type Logins = Map<WrittenPlugin, readonly string[]>;
+
+/** About one whose cookies replace those of an earlier one. */
+function* ofLogin(plugin: WrittenPlugin, { service }: WrittenRoute, logins: Logins): Iterable<Draft> {
+  if (plugin.kind.name !== "oidc" || logins.has(plugin)) return;
+  const hosts = plugin.service === null ? [] : service.hosts;
+  const other = [...logins].find(([each, itsHosts]) => haveCommon(hosts, itsHosts) && cookiesCollide(plugin.config, each.config))?.[0];
+  logins.set(plugin, hosts);
+  if (other === undefined) return;
+  const message = `${which(plugin)} and ${nameOf(other)} keep different sessions in cookies of the same name: a login at one can end the session at the other.`;
+  yield { code: "session_cookie_shared", message, remedy: 'Give one of them another "session.cookie", or both the same "issuer" and "client_id".' };
+}
+
+function haveCommon(hosts: readonly string[], others: readonly string[]): boolean {
+  const covers = (one: string, other: string) => one === other || (one.startsWith("*.") && other.endsWith(one.slice(1)));
+  return hosts.length === 0 || others.length === 0 || hosts.some((host) => others.some((other) => covers(host, other) || covers(other, host)));
+}
+
+/** The plugin takes all cookies whose names begin with that of its session and a dot. */
+function cookiesCollide(one: WrittenPlugin["config"], other: WrittenPlugin["config"]): boolean {
+  const [own, its] = [one, other].map(({ session }) => (session as { readonly cookie: string }).cookie) as [string, string];
+  if (own === its) return one["issuer"] !== other["issuer"] || one["clientId"] !== other["clientId"];
+  return own.startsWith(`${its}.`) || its.startsWith(`${own}.`);
 }
 
 /** At the start of a sentence. */

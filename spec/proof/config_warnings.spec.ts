@@ -1,4 +1,5 @@
-import { writeFileSync } from "node:fs";
+import { generateKeyPairSync } from "node:crypto";
+import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import type { ConfigInput } from "../../lib/config/model.ts";
@@ -16,8 +17,11 @@ import { emptyFolder } from "../support/process.ts";
 import { ask } from "../support/raw_client.ts";
 import { checkRoutes, loadConfig } from "../support/schema.ts";
 
+const ED25519 = String(generateKeyPairSync("ed25519").privateKey.export({ type: "pkcs8", format: "pem" }));
+const readFile = (path: string) => (path.endsWith("ed25519.pem") ? ED25519 : readFileSync(path, "utf8"));
+
 function loaded(config: unknown, kinds: readonly AnyPlugin[] = []): Loaded {
-  const result = loadConfig({ value: config }, { kinds: [...builtinPlugins, ...kinds], environment: { KEY: "k", TOKEN: "s3cret" }, checkRoutes });
+  const result = loadConfig({ value: config }, { kinds: [...builtinPlugins, ...kinds], environment: { KEY: "k", TOKEN: "s3cret" }, checkRoutes, readFile });
   if (!result.ok) throw new Error(JSON.stringify(result.issues));
   return result;
 }
@@ -254,6 +258,27 @@ describe("configWarnings", () => {
     expect(more).toEqual([]);
     expect(warning).toMatchObject({ path: "services.s.plugins.authorize", example: "GET http://localhost/a" });
     expect(warning!.message).toBe('The plugin authorize of service "s" runs on route "a" of service "s" before any plugin that identifies the caller: no rule about callers, groups or claims holds there.');
+  });
+
+  it("an identity_token before the plugin that identifies the caller is warned of, and none elsewhere", () => {
+    const token = { name: "identity_token", config: { key: "ed25519.pem", audience: "s" } };
+    const told = (...plugins: object[]) => pathsOf(warningsOf(configOf([["a", "/a", ...plugins]])));
+    expect(told(token, key())).toEqual(["token_before_identity:services.s.routes.a.plugins.identity_token"]);
+    expect([told(key(), token), told(token), told(key(), token, { name: "basic_auth", config: { username: "u", password: "p" } })]).toEqual([[], [], []]);
+  });
+
+  it("two oidc are warned of whose cookies replace each other under a common host", () => {
+    const login = (cookie: string, client_id = "one", issuer = "https://id.test") => ({ name: "oidc", config: { issuer, client_id, client_secret: "c", session: { secret: HMAC.secret, cookie } } });
+    const told = (one: object, other: object, hosts: readonly (readonly string[])[] = [[], []]) => {
+      const services = [one, other].map((plugin, i) => ({ ...oneService(9, { name: `s${i}`, base_path: `/${i}`, hosts: hosts[i], plugins: [plugin], routes: [{ path: "/a" }, { path: "/b" }] } as never).services![0] }));
+      return pathsOf(warningsOf({ services })).filter((text) => text.startsWith("session_cookie_shared"));
+    };
+    const found = ["session_cookie_shared:services.s1.plugins.oidc"];
+    for (const other of [login("a", "two"), login("a", "one", "https://other.test"), login("a.b")]) expect([told(login("a"), other), told(other, login("a"))]).toEqual([found, found]);
+    for (const other of [login("a"), login("ab", "two"), login("b", "two")]) expect(told(login("a"), other)).toEqual([]);
+    const hosts = (one: string, other: string) => told(login("a"), login("a", "two"), [[one], ["x.test", other]]);
+    expect([hosts("a.test", "a.test"), hosts("*.b.test", "a.b.test"), hosts("a.b.test", "*.b.test")]).toEqual([found, found, found]);
+    expect([hosts("a.test", "b.test"), hosts("*.b.test", "b.test")]).toEqual([[], []]);
   });
 
   it("a group that no caller has is warned of, unless tokens or plugins of one's own can name groups", () => {
