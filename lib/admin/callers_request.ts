@@ -6,7 +6,7 @@ import type { Gateway } from "../embed/gateway.ts";
 import { GatewayCore } from "../gateway/gateway.ts";
 import { compressed } from "../http/content_coding.ts";
 import type { Reply } from "../http/reply.ts";
-import { identifying } from "../proof/known_callers.ts";
+import { identifying, knows } from "../proof/known_callers.ts";
 import { written } from "../proof/written.ts";
 import type { Inbound } from "../server/inbound.ts";
 import { json, queryOf } from "./replies.ts";
@@ -34,7 +34,7 @@ export function callersRequest({ target, headers }: Inbound, { gateway, clock }:
     groups: caller.groups,
     enabled: caller.enabled,
     file: list.file ?? null,
-    plugins: plugins.filter(({ knows }) => knows(caller)).slice(0, MAX_PLUGINS).map(({ path }) => path),
+    plugins: plugins.filter((each) => knows(each, caller)).slice(0, MAX_PLUGINS).map(({ path }) => path),
     used: callers!.isUsed(list, caller, clock),
   }));
   return compressed(json(200, { total, matching, callers: shown }), headers);

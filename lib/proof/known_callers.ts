@@ -9,7 +9,8 @@ import type { WrittenPlugin } from "./written.ts";
 export interface Identifying {
   /** Of the plugin, by names. */
   readonly path: string;
-  readonly knows: (caller: Caller) => boolean;
+  /** Everybody, everybody with a key in the registry, or those with these ids. */
+  readonly whom: "all" | "keys" | ReadonlySet<string>;
 }
 
 interface Named {
@@ -21,19 +22,25 @@ interface Named {
 export function identifying(plugins: readonly WrittenPlugin[]): readonly Identifying[] {
   return plugins.filter(({ kind }) => kind.identifies === true).map(({ kind: { name }, config, path, id }) => {
     const { callers, key, keys = [], username, users = [] } = config as { callers?: boolean; key?: string; keys?: readonly Named[]; username?: string; users?: readonly Named[] };
-    if (name === "key_auth" && callers === true) return { path, knows: ({ keys }) => keys > 0 };
-    if (name !== "key_auth" && name !== "basic_auth") return { path, knows: () => true };
-    const ids = new Set([...keys, ...users].map((each) => each.id ?? each.username).concat(key === undefined ? [] : (id ?? "default"), username ?? []));
-    return { path, knows: (caller) => ids.has(caller.id) };
+    if (name === "key_auth" && callers === true) return { path, whom: "keys" };
+    if (name !== "key_auth" && name !== "basic_auth") return { path, whom: "all" };
+    return { path, whom: new Set([...keys, ...users].map((each) => each.id ?? each.username!).concat(key === undefined ? [] : (id ?? "default"), username ?? [])) };
   });
+}
+
+export function knows({ whom }: Pick<Identifying, "whom">, { id, keys }: Caller): boolean {
+  return typeof whom === "string" ? whom === "all" || keys > 0 : whom.has(id);
 }
 
 /** One for each caller whom no plugin can identify; of more than a few, one for the rest. */
 export function ofCallers({ callers, callerFiles }: Loaded, plugins: readonly WrittenPlugin[]): readonly ConfigWarning[] {
-  const known = identifying(plugins);
+  // A caller is looked up in one of each: there may be a million callers, and ten thousand plugins.
+  const kinds = new Set(identifying(plugins).map(({ whom }) => whom));
+  const ids = new Set(Array.from(kinds).flatMap((whom) => (typeof whom === "string" ? [] : [...whom])));
+  const known = [...Array.from(kinds).filter((whom) => typeof whom === "string"), ids].map((whom) => ({ whom }));
   const unused = (callers?.lists ?? []).flatMap((list) => {
     const at = list.file === undefined ? ["callers"] : ["caller_files", callerFiles.indexOf(list.file)];
-    return list.callers.filter((caller) => !known.some(({ knows }) => knows(caller))).map(({ id, index }) => ({ id, at: list.file === undefined ? [...at, index] : at }));
+    return list.callers.filter((caller) => !known.some((each) => knows(each, caller))).map(({ id, index }) => ({ id, at: list.file === undefined ? [...at, index] : at }));
   });
   const remedy = 'Give the caller a key and a key_auth with "callers": true, add a plugin that identifies it, or remove it.';
   const warning = (path: string, message: string, at: ConfigWarning["at"]) => ({ code: "caller_unused", path, message, example: null, remedy, service: null, route: null, at }) as const;
