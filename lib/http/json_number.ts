@@ -43,6 +43,16 @@ export class JsonNumber {
     this.#path = path.map((name) => Buffer.from(name));
   }
 
+  /** The last name: a value without these bytes does not have the member. */
+  get name(): Buffer {
+    return this.#path.at(-1)!;
+  }
+
+  /** Nothing of the next value of JSON has been written yet. */
+  get isAtStart(): boolean {
+    return this.#size === 0 && this.#state === "start";
+  }
+
   /** Another value of JSON begins. */
   reset(): void {
     this.#state = "start";

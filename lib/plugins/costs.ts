@@ -170,7 +170,12 @@ class JsonReader {
 /** Each line is a value. */
 class LineReader extends JsonReader {
   override write(bytes: Buffer): void {
+    let isSearched = false;
     for (let at = 0; at < bytes.length; ) {
+      if (!isSearched && this.number.isAtStart) {
+        isSearched = true;
+        at = withoutName(bytes, this.number.name, "\n", at);
+      }
       const newline = bytes.indexOf(NEWLINE, at);
       const end = newline < 0 ? bytes.length : newline;
       this.line(bytes, at, end);
@@ -186,6 +191,16 @@ class LineReader extends JsonReader {
   protected endLine(): void {
     this.number.reset();
   }
+}
+
+/**
+ * Where the values begin that can have the member: those before, of which a stream has most, need not be read byte by byte. To be asked once for a
+ * chunk, since it searches all of it.
+ */
+function withoutName(bytes: Buffer, name: Buffer, boundary: string, from: number): number {
+  const named = bytes.indexOf(name, from);
+  const last = bytes.lastIndexOf(boundary, named < 0 ? undefined : named);
+  return last < from ? from : last + boundary.length;
 }
 
 const NEWLINE = 0x0a;
@@ -214,10 +229,15 @@ class EventReader extends LineReader {
     }
     if (at < bytes.length) this.#marks = BYTE_ORDER_MARK.length;
     let [feed, carriage] = [-1, -1];
+    let isSearched = false;
     while (at < bytes.length) {
       const isRest = this.#isReturned && bytes[at] === NEWLINE;
       this.#isReturned = false;
       if (isRest) at++;
+      if (!isSearched && this.#isBlank && this.#same === 0 && this.number.isAtStart) {
+        isSearched = true;
+        at = withoutName(bytes, this.number.name, "\n\n", at);
+      }
       // Looked for once more only behind the last one found: a chunk may have many lines and none of the other ends.
       if (feed < at) feed = placeOf(NEWLINE, bytes, at);
       if (carriage < at) carriage = placeOf(RETURN, bytes, at);
