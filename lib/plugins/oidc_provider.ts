@@ -5,7 +5,7 @@
 import { messageOf } from "../base/errors.ts";
 import { isTime, type JwtClaims } from "../base/jwt.ts";
 import type { ObjectOut } from "../config/whole_schema.ts";
-import type { Client } from "../client/client.ts";
+import type { Client, ClientFailure } from "../client/client.ts";
 import { listOf } from "./access_token.ts";
 import { clientCredentials, type CLIENT_FIELDS } from "./client_credentials.ts";
 import { JwksSource } from "./jwks_source.ts";
@@ -176,7 +176,8 @@ export class Provider implements KeptState {
     try {
       answer = await this.#client.ask({ url: new URL(url), ...request, timeoutMs: this.#settings.timeoutMs, maxBytes: MAX_BYTES });
     } catch (error) {
-      this.#isDown(messageOf(error));
+      // Whoever keeps all connections busy must not keep others from logging in.
+      if ((error as Partial<ClientFailure>).isOfServer !== false) this.#isDown(messageOf(error));
       throw new ProviderFailure(messageOf(error));
     }
     const { status, body } = answer;

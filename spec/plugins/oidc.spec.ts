@@ -1,5 +1,6 @@
 import { createHash, createHmac, generateKeyPairSync } from "node:crypto";
 import { describe, expect, it } from "vitest";
+import { ClientFailure } from "../../lib/client/client.ts";
 import { headerValue, headerValues } from "../../lib/http/headers.ts";
 import { oidc } from "../../lib/plugins/oidc.ts";
 import { gate } from "../journeys/harness.ts";
@@ -618,6 +619,23 @@ describe("a provider", () => {
     at.behaviour.isDown = true;
     own.clock.advance(3_600_000);
     for (let i = 0; i < 3; i++) expect((await ask("/a/page")).status).toBe(302);
+  });
+
+  it("is not taken for down by others when a request to it found no free connection", async () => {
+    const at = await provider();
+    const own = tools();
+    let isFull = false;
+    const client: typeof own.client = (options) => {
+      const real = own.client(options);
+      return { ask: (request) => (isFull ? Promise.reject(new ClientFailure("saturated", "no free connection")) : real.ask(request)), close: () => real.close() };
+    };
+    const gateway = gatewayAt(at, {}, tools({ client }));
+    const person = browser(gateway);
+    const begun = await person.open("/a/page");
+    isFull = true;
+    expect(await person.open(wayBack(begun))).toMatchObject({ status: 503, code: "auth_unavailable", fault: "oidc: no free connection" });
+    isFull = false;
+    expect((await logIn(at, browser(gateway))).status).toBe(303);
   });
 
   it("whose metadata are broken later is asked for tokens with the old ones, and for metadata once a minute", async () => {
