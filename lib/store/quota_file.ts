@@ -191,9 +191,9 @@ export class QuotaFile implements KeptTables {
   }
 }
 
-/** The newest caller's last request: later after each count. */
-function newestOf({ words, numbers }: Callers): number {
-  return numbers[words[OLDER]! / 2 + LAST]!;
+/** The last request of the newest caller, and of those without a place: one of them is later after each count. */
+function newestOf({ words, numbers }: Callers): string {
+  return `${numbers[words[OLDER]! / 2 + LAST]}/${numbers[OVERFLOW / 2 + LAST]}`;
 }
 
 function nextTurn(): Promise<void> {

@@ -57,6 +57,19 @@ describe("quotas in a file", () => {
     expect(second.quota("k").decide("new").remaining[0]).toBe(99);
   });
 
+  it("are written, too, where only callers without a place of their own have been counted", async () => {
+    const path = emptyFolder();
+    const first = await started(path);
+    const full = { limit: 4, maxCallers: 1 };
+    for (let i = 0; i < 4; i++) first.quota("k", full).decide("a");
+    await first.file.save();
+    for (let i = 0; i < 4; i++) first.quota("k", full).decide(`other ${i}`);
+    expect(first.quota("k", full).decide("one more").admitted).toBe(false);
+    await first.close();
+    const second = await started(path);
+    expect(second.quota("k", full).decide("one more").admitted).toBe(false);
+  });
+
   it("are written half a second after a change, and not without one", async () => {
     const path = emptyFolder();
     const { clock, quota, file } = await started(path);
