@@ -63,6 +63,7 @@ describe("quotas in a file", () => {
     const full = { limit: 4, maxCallers: 1 };
     for (let i = 0; i < 4; i++) first.quota("k", full).decide("a");
     await first.file.save();
+    first.clock.advance(1);
     for (let i = 0; i < 4; i++) first.quota("k", full).decide(`other ${i}`);
     expect(first.quota("k", full).decide("one more").admitted).toBe(false);
     await first.close();
