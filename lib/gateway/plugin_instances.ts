@@ -68,9 +68,7 @@ export function createLink({ name, id, config }: PluginInstance, nth: number, pl
   const tools: Tools = {
     ...{ callers, groupsOf, clock, log: context.log, gatewayName: context.gatewayName, scope, keep, secretParameters, counters },
     limiterBy: (make, limiterKey = key) => runtime.parts.part("limiters").limiterBy(make, limiterKey, context),
-    get costs() {
-      return runtime.parts.part("costs");
-    },
+    part: (what) => runtime.parts.part(what),
     get verdicts() {
       return runtime.common("verdicts", () => new (runtime.parts.part("shared").SharedMemory)(MAX_VERDICT_BYTES));
     },

@@ -34,6 +34,7 @@ export interface ServeTools {
 interface RequestsTools extends ServeTools, Pick<CompileTools, "metrics" | "tracer"> {
   readonly configuration: { readonly snapshot: Snapshot };
   readonly runtime: Pick<Runtime, "threads" | "inFlight">;
+  /** Called once, before the first request. */
   readonly activate: () => void;
   readonly accessLog: AccessLog;
 }
@@ -123,6 +124,7 @@ export class Requests {
 
   readonly receiving = (): ReceiveOptions => this.#tools.configuration.snapshot.receiving;
 
+  /** Resolves when no request is being answered. */
   untilNone(): Promise<void> {
     if (this.#inFlight === 0) return Promise.resolve();
     return new Promise((resolve) => {

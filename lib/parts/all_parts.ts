@@ -31,6 +31,7 @@ import * as metrics from "../observe/metrics_plan.ts";
 import * as serverTiming from "../observe/server_timing.ts";
 import * as callers from "../plugins/callers.ts";
 import * as costs from "../plugins/costs.ts";
+import * as shadow from "../plugins/shadow.ts";
 import * as foreignKinds from "../plugins/foreign_kind.ts";
 import * as groupLimits from "../config/group_limits.ts";
 import { builtinPlugins } from "../plugins/builtin.ts";
@@ -111,6 +112,7 @@ const ALL: LoadedParts = {
   costs,
   groupLimits,
   limiters,
+  shadow,
   client,
   dials,
   modules: { ...moduleFields, ...moduleLoader },

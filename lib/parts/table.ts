@@ -136,6 +136,7 @@ export const PARTS = {
   heldCounts: { named: [...namedByKinds("concurrency"), "global.plugin_modules[]"], load: () => import("../store/held_counts.ts") },
   /** Costs that replies state. */
   costs: { named: COST_PLACES, load: () => import("../plugins/costs.ts") },
+  shadow: { named: KIND_PLACES.map((place) => place.replace("name", "config.mode=shadow")), load: () => import("../plugins/shadow.ts") },
   limiters: { named: [...namedByKinds("quota"), ...COST_PLACES], load: () => import("../gateway/limiters.ts") },
   groupLimits: { named: KIND_PLACES.map((place) => place.replace("name", "config.limits_by_group")), load: () => import("../config/group_limits.ts") },
   /** What all plugins need. */

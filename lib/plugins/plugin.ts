@@ -10,7 +10,8 @@ import type { Infer, Schema } from "../config/schema.ts";
 import type { Client, HttpClientOptions } from "../client/client.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { Handler, Middleware } from "../http/handler.ts";
-import type { CostedLimiter, Counters, LimiterOptions } from "../store/counters.ts";
+import type { Reply } from "../http/reply.ts";
+import type { CostedLimiter, Counters, Decision, LimiterOptions } from "../store/counters.ts";
 import type { LimiterTools } from "../store/costs.ts";
 import type { CallerRegistry } from "./callers.ts";
 
@@ -38,8 +39,8 @@ export interface Tools {
   groupsOf(exchange: Pick<Exchange, "groups" | "identity" | "route">): readonly string[];
   /** A limiter of the instance, of another kind than those of `counters`. `key` names it; default: `scope.key`. */
   limiterBy<L>(make: (tools: LimiterTools, key: string) => L, key?: string): L;
-  /** For an instance with `cost`. */
-  readonly costs: Costs;
+  /** A part that the configuration of the instance names. */
+  part<Name extends keyof KindParts>(name: Name): KindParts[Name];
   /** `global.name`. */
   readonly gatewayName: string;
   readonly scope: Scope;
@@ -99,6 +100,17 @@ export interface KeyCounts {
    * if this worker holds 98,304 different keys already.
    */
   take(key: string, most: number): (() => void) | null;
+}
+
+/** What a limiter has decided, carried out. It reads the decision before it calls `next`: that holds until the next one is made. */
+export type Settle = (next: Handler, exchange: Exchange, decision: Decision) => Reply | Promise<Reply>;
+
+/** Parts of plugin kinds. */
+export interface KindParts {
+  /** For an instance with `cost`. */
+  readonly costs: Costs;
+  /** For one in shadow mode. */
+  readonly shadow: { shadowing(tools: Pick<Tools, "clock" | "log" | "scope">): Settle };
 }
 
 /** How costs of requests are counted, which their replies state. */

@@ -70,7 +70,7 @@ function limiting(limit: number, { per, limitBy, timeZone, maxCallers, cost }: I
     return decision === "allow" ? next(exchange) : settle(next, exchange, decision);
   };
   return (inner) => {
-    const next = cost === undefined ? inner : tools.costs.bookingCosts(inner, cost, tools, (exchange, amount) => limiter.book(callerOf(exchange), amount));
+    const next = cost === undefined ? inner : tools.part("costs").bookingCosts(inner, cost, tools, (exchange, amount) => limiter.book(callerOf(exchange), amount));
     return (exchange) => {
       const decision = limiter.decide(callerOf(exchange));
       return decision instanceof Promise ? decision.then((later) => settleLater(next, exchange, later)) : settle(next, exchange, decision);

@@ -13,8 +13,7 @@ import { headerValue, quotedString } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import type { Decision, Undecided, Window } from "../store/counters.ts";
 import { bytesOfCaller } from "../store/callers.ts";
-import type { Plugin, Tools } from "./plugin.ts";
-import { sparseCount } from "./sparse_count.ts";
+import type { Plugin, Settle, Tools } from "./plugin.ts";
 
 /** Most memory for the callers of one instance, in bytes. */
 const MAX_BYTES = 2_000_000_000;
@@ -68,10 +67,10 @@ export const rateLimit: Plugin<typeof schema> = {
 function limiting(limits: Limits, { limitBy, maxCallers, mode, counters, cost }: Infer<typeof schema>, tools: Tools, key: string): Middleware {
   const windows = windowsOf(limits);
   const options = { windows, maxCallers, callers: limitBy === "all" ? 1 : undefined, counters };
-  const costed = cost && tools.limiterBy((limiterTools, costKey) => tools.costs.costedLimiter(limiterTools, costKey, options), key);
+  const costed = cost && tools.limiterBy((limiterTools, costKey) => tools.part("costs").costedLimiter(limiterTools, costKey, options), key);
   const limiter = costed ?? tools.counters.limiter(key, options);
   const callerOf = callerBy(limitBy);
-  const settle = mode === "shadow" ? shadowing(tools) : enforcing(windows, tools.scope.id);
+  const settle = mode === "shadow" ? tools.part("shadow").shadowing(tools) : enforcing(windows, tools.scope.id);
   const settleLater = (next: Handler, exchange: Exchange, decision: Decision | Undecided) => {
     if (decision === "deny" && mode === "enforce") return problem(exchange.call, "limiter_unavailable", UNCOUNTED);
     return typeof decision === "string" ? next(exchange) : settle(next, exchange, decision);
@@ -81,7 +80,7 @@ function limiting(limits: Limits, { limitBy, maxCallers, mode, counters, cost }:
     return decision instanceof Promise ? decision.then((later) => settleLater(next, exchange, later)) : settle(next, exchange, decision);
   };
   if (costed === undefined) return counting;
-  return (next) => counting(tools.costs.bookingCosts(next, cost!, tools, (exchange, amount) => costed.book(callerOf(exchange), amount)));
+  return (next) => counting(tools.part("costs").bookingCosts(next, cost!, tools, (exchange, amount) => costed.book(callerOf(exchange), amount)));
 }
 
 export const UNCOUNTED = { detail: "The request could not be counted. Try again shortly." };
@@ -111,9 +110,6 @@ function byAddress({ clientAddress }: Exchange): string {
   return "ip:" + (clientAddress.includes(":") ? callerAddress(clientAddress) : clientAddress);
 }
 
-/** Reads the decision before it calls `next`: it holds until the next one is made. */
-type Settle = (next: Handler, exchange: Exchange, decision: Decision) => Reply | Promise<Reply>;
-
 /**
  * Refuses requests beyond the limit, and adds the limits and the remaining quota to every reply (draft-ietf-httpapi-ratelimit-headers-10).
  * Such headers of other instances or of the upstream are kept.
@@ -136,14 +132,5 @@ function enforcing(windows: readonly Window[], id: string | null): Settle {
     }
     const reply = next(exchange);
     return reply instanceof Promise ? reply.then((later) => withLimits(later, limits)) : withLimits(reply, limits);
-  };
-}
-
-/** Logs how many requests would have been refused, once a second; never the caller, whose name may be a credential. */
-function shadowing({ clock, log, scope }: Tools): Settle {
-  const refused = sparseCount(clock, (requests) => log.warn("rate_limit in shadow mode would have refused", { plugin: scope.path, requests }));
-  return (next, exchange, decision) => {
-    if (!decision.admitted) refused();
-    return next(exchange);
   };
 }

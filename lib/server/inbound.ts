@@ -19,6 +19,7 @@ export interface Inbound extends RequestFacts {
 
 export interface ReceiveOptions {
   readonly clock: Clock;
+  /** Null: there are none. */
   readonly proxies: TrustedProxies | null;
   readonly limits: Limits;
   readonly underscores?: Underscores;

@@ -15,7 +15,9 @@ export interface AttemptsOptions {
   readonly forwarding: ForwardOptions;
   /** Milliseconds for the whole exchange, with all tries and the response's body; 0: no limit. */
   readonly totalMs: number;
+  /** For faults of the gateway itself. */
   readonly log: Log;
+  /** Null: nothing is counted. */
   readonly meter: AttemptsMeter | null;
 }
 

@@ -13,6 +13,7 @@ import type { UpstreamTls } from "./tls.ts";
 export interface ConnectionPoolOptions extends ConnectTarget {
   /** "h2": over TLS, negotiated by ALPN. "h2c": without TLS, by prior knowledge (RFC 9113 §3.3). */
   readonly protocol: "http" | "https" | "h2" | "h2c";
+  /** How long an unused connection is kept, in milliseconds. */
   readonly keepaliveIdleMs: number;
   /** For "https" and "h2", and only for them. */
   readonly tls?: UpstreamTls;
@@ -59,6 +60,7 @@ export abstract class ConnectionPool<Lease, Options extends ConnectionPoolOption
     this.grant();
   }
 
+  /** Most leases at one time. */
   protected get places(): number {
     return this.maxConnections;
   }
@@ -80,6 +82,7 @@ export abstract class ConnectionPool<Lease, Options extends ConnectionPoolOption
     return lease;
   }
 
+  /** Whether it holds all that one client may. */
   #hasShare(client: string): boolean {
     return client !== "" && (this.held.get(client) ?? 0) >= mostOfClient(this.places, this.#clientShare);
   }

@@ -13,6 +13,7 @@ import { MAX_CONNECTION_OPTIONS, NameMap, nameSet, type HeaderList } from "../ht
 import type { Reply } from "../http/reply.ts";
 
 export interface HeadOptions {
+  /** Keep the client's Host instead of naming the upstream. */
   readonly preserveHost: boolean;
   /** Our name in Via (RFC 9110 §7.6.3). */
   readonly viaName: string;

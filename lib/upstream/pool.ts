@@ -100,7 +100,9 @@ export class Pool extends ConnectionPool<true, PoolOptions> {
 export interface ConnectionUser {
   connected(): void;
   received(chunk: Buffer): void;
+  /** Called by the write batch. */
   send(): void;
+  /** The upstream has closed its side without an error. */
   endOfConnection(): void;
   /** Not a byte either way for as long as `setSilence` says. */
   silent(): void;

@@ -32,6 +32,7 @@ export class ResponseParser {
   #rest: Buffer | null = null;
   readonly #body = new BodyReader("drop");
   #isReusable = false;
+  /** The position at which the last read ended. */
   #at = 0;
 
   // Of the present head; null or false if it has no such header.

@@ -108,7 +108,9 @@ export function onlyPicker(peer: Peer): Picker {
 export class UpstreamSet {
   readonly service: string;
   peers: readonly Peer[] = [];
+  /** Null: no circuit breaker is configured. */
   breaker: Breaker | null = null;
+  /** Null: no retries were configured. */
   budget: RetryBudget | null = null;
 
   constructor(service: string) {
@@ -146,6 +148,7 @@ export class UpstreamSet {
     breaker?.breaker.configure(breaker.settings);
   }
 
+  /** The service is no longer configured. */
   close(): void {
     for (const peer of this.peers) peer.health.close();
   }

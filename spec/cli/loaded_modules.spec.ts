@@ -23,7 +23,7 @@ const withService = (more: object) => ({ services: [{ ...quickstart.services[0],
 
 /** Every module but those that any configuration needs, by a part of its path. */
 const PARTS = {
-  kinds: /^lib\/(?:plugins\/(?!callers$|chain$|costs$|kit$|plugin$|foreign_kind$)|json_schema\/)/,
+  kinds: /^lib\/(?:plugins\/(?!callers$|chain$|costs$|shadow$|kit$|plugin$|foreign_kind$)|json_schema\/)/,
   plugins: /^lib\/(?:gateway\/plugin_instances|plugins\/chain)$/,
   http2: /^lib\/upstream\/(?:sessions|http2_request)$/,
   hashOn: /^lib\/config\/hash_on$/,
@@ -49,6 +49,7 @@ const PARTS = {
   state: /^lib\/(?:cli\/state_dir|base\/state_folder|store\/quota_file)$/,
   quotas: /^lib\/(?:store\/quotas|base\/calendar)$/,
   costs: /^lib\/(?:plugins\/costs|config\/cost|http\/json_number)$/,
+  shadow: /^lib\/plugins\/shadow$/,
   groupLimits: /^lib\/config\/group_limits$/,
   heldCounts: /^lib\/store\/held_counts$/,
   sharedCallers: /^lib\/store\/shared_callers$/,
@@ -110,6 +111,7 @@ describe("the program loads what is named, and only that,", () => {
     ["with a plugin", withService({ plugins: [{ name: "jwt", config: { alg: "HS256", secret: "a secret of more than thirty-two bytes" } }] }), [], {}, ["kinds", "plugins", "tls", "client", "shared", "warnings"]],
     ["with a limit", withService({ plugins: [{ name: "rate_limit", config: { limit_min: 1 } }] }), [], {}, ["kinds", "plugins", "counters"]],
     ["with a limit of costs", withService({ plugins: [{ name: "rate_limit", config: { limit_min: 1, cost: { response_header: "X-Cost" } } }] }), [], {}, ["kinds", "plugins", "counters", "costs"]],
+    ["with a limit in shadow mode", withService({ plugins: [{ name: "rate_limit", config: { limit_min: 1, mode: "shadow" } }] }), [], {}, ["kinds", "plugins", "counters", "shadow"]],
     ["with a quota", withService({ plugins: [{ name: "quota", config: { limit: 1, per: "day" } }] }), [], {}, ["kinds", "plugins", "counters", "quotas", "reporting", "warnings"]],
     ["with a folder of state", quickstart, [], { STATE_DIR: "folder" }, ["counters", "state", "quotas", "settings"]],
     ["with limits of groups", withService({ plugins: [{ name: "rate_limit", config: { limit_min: 1, limits_by_group: { gold: { limit_min: 2 } } } }] }), [], {}, ["kinds", "plugins", "counters", "groupLimits", "warnings"]],

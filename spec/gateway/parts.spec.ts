@@ -1,4 +1,5 @@
 /** Which parts of the program a configuration has loaded; which modules a start loads is in `spec/cli/loaded_modules.spec.ts`. */
+import { generateKeyPairSync } from "node:crypto";
 import { writeFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import type { ConfigSource } from "../../lib/config/source.ts";
@@ -17,6 +18,11 @@ const NOT_LOADED = "has not been loaded: await loadPluginModules(…) before cre
 const service = { name: "s", base_path: "/", upstreams: [{ host: "127.0.0.1", port: 1 }], routes: [{ path: "/" }] };
 const withPlugins = (...plugins: ConfigInput["services"][number]["plugins"] & object): ConfigInput => ({ services: [{ ...service, plugins }] });
 const terminating = withPlugins({ name: "request_termination", config: { status: 418 } });
+
+/** A file with the key of `identity_token`. */
+function signingKey(): string {
+  return fileWith(generateKeyPairSync("ed25519").privateKey.export({ type: "pkcs8", format: "pem" }) as string);
+}
 
 /** The names of the kinds that are there after loading. */
 async function kindsLoadedFor(source: ConfigSource): Promise<string[]> {
@@ -146,7 +152,7 @@ describe("a gateway whose parts are loaded on demand", () => {
 
 describe("a plugin kind alone", () => {
   it.each(Object.keys(KINDS))("%s has the parts that it needs: the example of its page can be used", async (kind) => {
-    const text = blocksOf(document(`docs/plugins/${kind}.md`), "json")[0]!.replace(/\$\{file:[^}]*\}/g, "${env:FILE}");
+    const text = blocksOf(document(`docs/plugins/${kind}.md`), "json")[0]!.replace(/\$\{file:[^}]*\}/g, "${env:FILE}").replace('"ed25519.pem"', () => JSON.stringify(signingKey()));
     const environment = Object.fromEntries(Array.from(text.matchAll(/\$\{env:(\w+)\}/g), ([, name]) => [name!, `the-secret-${name}-of-thirty-two-bytes`]));
     const configFile = fileWith(text);
     const gateway = new Gateway({ configFile, modules: await loadPluginModules(configFile, environment), environment });

@@ -65,6 +65,7 @@ async function configurations(): Promise<readonly ConfigInput[]> {
   const access_log = { enabled: true, format: "combined", sample: 0.5, exclude: ["/b/*"], file: log } as const;
   const tests = [{ name: "t", request: { url: "/a/x" }, expect: { status: 200 } }];
   const counters = { store: "redis", url: `rediss://127.0.0.1:${await closedPort()}`, tls: { ca, cert: clientCert, key: clientKey, servername: "localhost" }, timeout_ms: 50, on_error: "local", prefix: "p" } as const;
+  const callers = [{ id: "ada", groups: ["gold"], keys: [{ key: "k2" }, { key_sha256: createHash("sha256").update("k3").digest("hex") }], enabled: true }];
   // For the upstreams of others below, with other values.
   const others = { enabled: true, interval_ms: 150, timeout_ms: 50_000, healthy_threshold: 2, expect_status: ["200-299"], passive: { ...PASSIVE, max_failures: 4, statuses: [] } };
   return [
@@ -104,7 +105,7 @@ async function configurations(): Promise<readonly ConfigInput[]> {
         routes: [{ name: "r", path: "/{rest*}", methods: ["GET"], match: { headers: { apiKey: "k" }, scheme: "http" }, plugins: [{ id: "one", name: "rate_limit", config: { limit_hour: 1_000_000 } }, { name: "foreign" }] }],
       },
       { counters, plugins: [{ name: "cors", config: { allow_origins: ["https://example.com"] } }], plugin_modules: [module], accept_warnings: ["plain_http_secret:services.s.routes.r"] },
-      { $schema: "x", tests: tests.map((each) => ({ ...each, request: { ...each.request, headers: { apiKey: "k" } } })), test_files: [fileWith("[]")] },
+      { $schema: "x", tests: tests.map((each) => ({ ...each, request: { ...each.request, headers: { apiKey: "k" } } })), test_files: [fileWith("[]")], callers, caller_files: [fileWith("[]")] },
     ),
   ] as readonly ConfigInput[];
 }
