@@ -5,12 +5,13 @@
 import { hash, randomInt } from "node:crypto";
 // Node's own function: the tests of an embedder may replace the global one to stop time.
 import { setImmediate } from "node:timers";
+import { PERIODS } from "../base/calendar.ts";
 import type { Clock, Timer } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { StateProblem, type StateFolder } from "../base/state_folder.ts";
 import type { Callers } from "./callers.ts";
-import { HASH, LAST, NEWER, OLDER, OVERFLOW, USED, WINDOWS } from "./cells.ts";
+import { HASH, LAST, NAME as WINDOW_NAME, NEWER, OLDER, OVERFLOW, USED, WINDOWS } from "./cells.ts";
 import type { KeptOptions, KeptTables } from "./costs.ts";
 import type { CallerTable, Secret } from "./memory.ts";
 import type { SharedCallers } from "./shared_callers.ts";
@@ -24,15 +25,15 @@ const QUIET_MS = 60_000;
 /** Of each caller: both halves of its hash, the number of its period, what it has used, and the time of its last request. */
 const RECORD_BYTES = 32;
 
-interface Kept {
-  readonly table: CallerTable;
-  readonly per: KeptOptions["per"];
-}
+type Per = KeptOptions["per"];
+
+/** What a window of a caller is named for each period. */
+const WINDOW_NAMES = PERIODS.map((per) => [per, planOfQuota(tableOptions({ per, maxCallers: 1 })).names[0]!] as const);
 
 interface Header {
   readonly format: string;
   readonly secret: Secret;
-  readonly tables: readonly { readonly key: string; readonly per: KeptOptions["per"]; readonly callers: number }[];
+  readonly tables: readonly { readonly key: string; readonly per: Per; readonly callers: number }[];
 }
 
 export class QuotaFile implements KeptTables {
@@ -43,9 +44,9 @@ export class QuotaFile implements KeptTables {
   readonly #folder: StateFolder;
   readonly #clock: Clock;
   readonly #log: Log;
-  readonly #tables = new Map<string, Kept>();
-  /** Of quotas that no configuration has had since the start: they may come back. */
-  readonly #others = new Map<string, { readonly per: KeptOptions["per"]; readonly records: Buffer }>();
+  readonly #tables = new Map<string, CallerTable>();
+  /** Of quotas that no configuration has had since the start, by period and key: they may come back. */
+  readonly #others = new Map<string, { readonly key: string; readonly per: Per; readonly records: Buffer }>();
   #timer: Timer | null = null;
   #saved = "";
   #saving: Promise<void> = Promise.resolve();
@@ -63,12 +64,12 @@ export class QuotaFile implements KeptTables {
   }
 
   keep(key: string, table: CallerTable, options: KeptOptions): void {
-    const known = this.#tables.get(key);
-    if (known?.table === table && known.per === options.per) return;
-    this.#tables.set(key, { table, per: options.per });
-    const others = this.#others.get(key);
-    this.#others.delete(key);
-    if (others?.per === options.per) this.#fill(table, others.records, options);
+    const isUnused = this.#tables.get(key) !== table;
+    this.#tables.set(key, table);
+    const name = `${options.per} ${key}`;
+    const others = this.#others.get(name);
+    this.#others.delete(name);
+    if (others !== undefined && isUnused) this.#fill(table, others.records, options);
   }
 
   /** Writes what has changed. Never rejects. */
@@ -84,17 +85,17 @@ export class QuotaFile implements KeptTables {
   }
 
   async #save(): Promise<void> {
-    const changed = Array.from(this.#tables, ([key, { table, per }]) => [key, per, table.size, ...table.shards.map(newestOf)].join()).join();
+    const changed = Array.from(this.#tables, ([key, table]) => [key, table.size, ...table.shards.map(newestOf)].join()).join();
     if (changed === this.#saved) return;
     try {
       const tables: Header["tables"][number][] = [];
       const parts: Buffer[] = [];
-      const add = (key: string, per: KeptOptions["per"], records: Buffer) => {
+      const add = (key: string, per: Per, records: Buffer) => {
         tables.push({ key, per, callers: records.length / RECORD_BYTES });
         parts.push(records);
       };
-      for (const [key, { table, per }] of this.#tables) add(key, per, await this.#records(table));
-      for (const [key, { per, records }] of this.#others) add(key, per, records);
+      for (const [key, table] of this.#tables) for (const [per, records] of await this.#records(table)) add(key, per, records);
+      for (const { key, per, records } of this.#others.values()) add(key, per, records);
       const header = Buffer.from(`${JSON.stringify({ format: FORMAT, secret: this.secret, tables } satisfies Header)}\n`);
       const rest = Buffer.concat([header, ...parts]);
       await this.#folder.write(NAME, [Buffer.from(`${hash("sha256", rest)}\n`), rest]);
@@ -110,9 +111,12 @@ export class QuotaFile implements KeptTables {
     }
   }
 
-  /** A record of each caller, the oldest first, and of the overflow. Shard by shard: no request waits for more than one. */
-  async #records(table: CallerTable): Promise<Buffer> {
-    const parts: Buffer[] = [];
+  /**
+   * By period, a record of each caller, the oldest first, and of the overflow. Callers say themselves what they were counted in: a reload with
+   * another period may have been refused, or they have sent nothing since. Shard by shard: no request waits for more than one.
+   */
+  async #records(table: CallerTable): Promise<(readonly [Per, Buffer])[]> {
+    const parts: (readonly [Per, Buffer])[] = [];
     for (let i = 0; i < table.shards.length; i++) {
       let shard = table.shards[i]!;
       // A worker that has died in its turn is repaired soon.
@@ -121,21 +125,26 @@ export class QuotaFile implements KeptTables {
         shard = table.shards[i]!;
       }
       try {
-        parts.push(this.#recordsOf(shard));
+        parts.push(...this.#recordsOf(shard));
       } finally {
         shard.leave();
       }
       await nextTurn();
     }
-    return Buffer.concat(parts);
+    return PERIODS.map((per) => [per, Buffer.concat(parts.flatMap(([of, records]) => (of === per ? [records] : [])))] as const).filter(([, { length }]) => length > 0);
   }
 
-  #recordsOf(shard: Callers): Buffer {
+  #recordsOf(shard: Callers): (readonly [Per, Buffer])[] {
     const { words, numbers } = shard;
-    const ahead = this.#clock.wall() - this.#clock.now();
     const callers: number[] = [];
     for (let caller = words[NEWER]!; caller !== OVERFLOW; caller = words[caller + NEWER]!) callers.push(caller);
     const used = [...callers, OVERFLOW].filter((caller) => words[caller + WINDOWS] !== 0 && numbers[words[caller + WINDOWS]! / 2 + USED]! > 0);
+    return WINDOW_NAMES.map(([per, name]) => [per, this.#written(shard, used.filter((caller) => words[words[caller + WINDOWS]! + WINDOW_NAME] === name))] as const);
+  }
+
+  #written(shard: Callers, used: readonly number[]): Buffer {
+    const { words, numbers } = shard;
+    const ahead = this.#clock.wall() - this.#clock.now();
     const records = Buffer.alloc(used.length * RECORD_BYTES);
     used.forEach((caller, i) => {
       const window = words[caller + WINDOWS]!;
@@ -186,7 +195,9 @@ export class QuotaFile implements KeptTables {
     const header = JSON.parse(rest.toString("utf8", 0, end)) as Header;
     if (header.format !== FORMAT) throw problem(`has the format "${header.format}" of another version`);
     let at = end;
-    for (const { key, per, callers } of header.tables) this.#others.set(key, { per, records: rest.subarray(at, (at += callers * RECORD_BYTES)) });
+    for (const { key, per, callers } of header.tables) {
+      this.#others.set(`${per} ${key}`, { key, per, records: rest.subarray(at, (at += callers * RECORD_BYTES)) });
+    }
     return header;
   }
 }

@@ -109,6 +109,23 @@ describe("quotas in a file", () => {
     expect(third.quota("k", { isCosted: true }).decide("a").remaining[0]).toBe(100);
   });
 
+  it("stay what they are when a reload with another period is refused, and those of callers of the period before are not taken for the new one's", async () => {
+    const path = emptyFolder();
+    const first = await started(path);
+    const daily = first.quota("k", { per: "day" });
+    for (let i = 0; i < 3; i++) daily.decide("a");
+    const weekly = first.quota("k", { per: "week" });
+    daily.decide("a");
+    weekly.decide("b");
+    await first.close();
+    const second = await started(path, { wall: START + 1_000 });
+    expect(second.quota("k", { per: "day", isCosted: true }).decide("a").remaining[0]).toBe(96);
+    await second.close();
+    const third = await started(path, { wall: START + 2_000 });
+    const again = third.quota("k", { per: "week", isCosted: true });
+    expect([again.decide("a").remaining[0], again.decide("b").remaining[0]]).toEqual([100, 99]);
+  });
+
   it("of a quota that the configuration has no more are kept for when it comes back", async () => {
     const path = emptyFolder();
     const first = await started(path);
