@@ -7,7 +7,7 @@ import { costOf, type COST } from "../config/cost.ts";
 import type { Infer } from "../config/schema.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
-import { headerValue, headerValues, withHeader } from "../http/headers.ts";
+import { headerValue, headerValues, withHeader, withoutHeader } from "../http/headers.ts";
 import { JsonNumber } from "../http/json_number.ts";
 import { LentBody } from "../http/lent_body.ts";
 import type { Reply } from "../http/reply.ts";
@@ -41,12 +41,14 @@ export function bookingCosts(next: Handler, { responseHeader, responseJson, defa
   };
 }
 
-/** With codings that are read here alone: a client that asked for another one would have its reply for the default. */
+/** The whole reply, with codings that are read here alone: a client that asked for another one, or for a part, would have its reply for the default. */
 function askingReadable(exchange: Exchange): Exchange {
-  const codings = headerValues(exchange.headers, "accept-encoding").flatMap((value) => value.split(","));
+  // A server may ignore Range as well (RFC 9110 §14.2).
+  let headers = withoutHeader(exchange.headers, "range");
+  const codings = headerValues(headers, "accept-encoding").flatMap((value) => value.split(","));
   const readable = codings.filter((coding) => READABLE.test(coding));
-  if (readable.length === codings.length) return exchange;
-  return exchange.with({ headers: withHeader(exchange.headers, "Accept-Encoding", readable.join(",").trim() || "identity") });
+  if (readable.length < codings.length) headers = withHeader(headers, "Accept-Encoding", readable.join(",").trim() || "identity");
+  return headers === exchange.headers ? exchange : exchange.with({ headers });
 }
 
 const READABLE = /^[ \t]*(?:gzip|x-gzip|identity)[ \t]*(?:;|$)/i;

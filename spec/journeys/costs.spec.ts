@@ -110,6 +110,15 @@ describe("costs", () => {
     await used(29);
   });
 
+  it("a client that asks for a part has the whole reply, and its cost", async () => {
+    const { port, used } = await metered(TOKENS, (response) => {
+      const isPart = response.req.headers.range !== undefined;
+      response.writeHead(isPart ? 206 : 200, JSON_TYPE).end(isPart ? COMPLETION.slice(0, 20) : COMPLETION);
+    });
+    expect((await ask(port, { path: "/a/x", headers: { Range: "bytes=0-19" } })).status).toBe(200);
+    await used(29);
+  });
+
   it("over HTTP/2, too", async () => {
     const { port, used } = await metered(TOKENS, chunked(EVENTS, SSE, 40), { h2c: true });
     const session = h2Session(port);
