@@ -71,8 +71,12 @@ export async function auditOf(flags: Flags) {
   const signed = withSignatures([configPath, ...testFiles, ...callerFiles], configKeyPath);
   const watched = unique([...[...signed, ...tlsPaths(settings)].map((path) => resolve(path)), ...read.inputs.files.keys()]);
   const hasTests = tests.length > 0;
+  // A start reads the files that its configuration names once more when it watches them.
+  const rereads = [...read.inputs.files.keys()].some((path) => !testFiles.includes(path) && !callerFiles.includes(path));
+  if (rereads) await modules.loadPart("reloads");
   // What the flags and variables of a start name before its settings are known.
-  const named: Named = [...(areOfStart(flags, process.env) ? [] : (["settings"] as const)), ...(process.env.LISTEN_FDS ? (["sockets"] as const) : [])];
+  const ofStart = [...(areOfStart(flags, process.env) ? [] : (["settings"] as const)), ...(process.env.LISTEN_FDS ? (["sockets"] as const) : [])];
+  const named: Named = [...ofStart, ...(rereads ? (["reloading"] as const) : [])];
   const atStart = [...modulesOf(loadedAtStart(settings, named, modules, hasTests), areOfStart(flags) ? "plain" : "any"), ...own];
   const backendCa = settings.manager?.backendCaPath ?? null;
   const files = [...watched, ...bySettings, ...(backendCa === null ? [] : [resolve(backendCa)])];

@@ -1,5 +1,6 @@
 /** A build of each example, and of each plugin kind alone: it answers as the whole program does, and opens no file of the package that AUDIT.md does not list. */
 import { spawn, spawnSync } from "node:child_process";
+import { generateKeyPairSync } from "node:crypto";
 import { once } from "node:events";
 import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import net from "node:net";
@@ -20,13 +21,17 @@ interface Given {
   readonly environment: Record<string, string>;
 }
 
-/** With a value for each reference, all from the environment. */
+/** With a value for each reference, all from the environment, and the key of `identity_token`. */
 function given(text: string): Given {
   const written = text.replace(/\$\{file:([^}]*)\}/g, (_all, path: string) => `\${env:${path.replace(/\W/g, "_")}}`);
   const file = join(emptyFolder(), "gw.json");
   writeFileSync(file, written);
+  const key = join(file, "../ed25519.pem");
+  writeFileSync(key, generateKeyPairSync("ed25519").privateKey.export({ type: "pkcs8", format: "pem" }));
+  // What the tests of examples/tested.json expect.
+  const fixed: Readonly<Record<string, string>> = { IDENTITY_KEY_FILE: key, AUDITOR_PASSWORD: "auditor" };
   const names = [...written.matchAll(/\$\{env:(\w+)\}/g)].map(([, name]) => name!);
-  return { file, environment: { PATH: process.env.PATH!, ...Object.fromEntries(names.map((name) => [name, `the-secret-${name}-of-thirty-two-bytes`])) } };
+  return { file, environment: { PATH: process.env.PATH!, ...Object.fromEntries(names.map((name) => [name, fixed[name] ?? `the-secret-${name}-of-thirty-two-bytes`])) } };
 }
 
 function run(main: string, words: readonly string[], environment: Record<string, string>) {
