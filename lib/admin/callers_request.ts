@@ -1,6 +1,7 @@
 /**
  * Answers `GET /gateway/callers`: who is in the configuration, and which plugins know them. No key, and no hash of one, is told.
  */
+import { atOnce } from "../base/time_slices.ts";
 import type { Caller, CallerList } from "../config/caller_list.ts";
 import type { Gateway } from "../embed/gateway.ts";
 import { GatewayCore } from "../gateway/gateway.ts";
@@ -28,7 +29,7 @@ export function callersRequest({ target, headers }: Inbound, { gateway, clock }:
     total += list.callers.length;
     for (const caller of list.callers) if (fits(caller) && ++matching <= MAX_CALLERS) found.push({ caller, list });
   }
-  const plugins = found.length === 0 ? [] : identifying(pluginsOf(snapshot));
+  const plugins = found.length === 0 ? [] : identifying(atOnce(written(snapshot)).plugins);
   const shown = found.map(({ caller, list }) => ({
     id: caller.id,
     groups: caller.groups,
@@ -38,12 +39,4 @@ export function callersRequest({ target, headers }: Inbound, { gateway, clock }:
     used: callers!.isUsed(list, caller, clock),
   }));
   return compressed(json(200, { total, matching, callers: shown }), headers);
-}
-
-function pluginsOf(snapshot: Parameters<typeof written>[0]) {
-  const steps = written(snapshot);
-  for (;;) {
-    const { done, value } = steps.next();
-    if (done) return value.plugins;
-  }
 }

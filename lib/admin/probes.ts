@@ -40,7 +40,7 @@ export function createProbes({ ready, metrics, jwks = () => [], metricsToken, ho
     const keys = path === "/jwks.json" ? jwks() : [];
     // No property of Object.prototype starts with a slash.
     const found = keys.length > 0 ? () => json(200, { keys }, KEPT_A_WHILE) : answers[path];
-    if (found === undefined) return problem(call, "route_not_found", { detail: "This port has /healthz, /readyz and /metrics only." });
+    if (found === undefined) return problem(call, "route_not_found", { detail: "This port has /healthz, /readyz and /metrics, and /jwks.json where a plugin signs tokens." });
     return method === "GET" || method === "HEAD" ? found(inbound, authority) : problem(call, "method_not_allowed", { detail: "This path accepts GET, HEAD.", headers: ["Allow", "GET, HEAD"] });
   };
   const serve = async (inbound: Inbound): Promise<Reply> => {

@@ -20,6 +20,14 @@ export function createTimeSlices(): NextTimeSlice {
 
 const SLICE_MS = 5;
 
+/** Runs steps to their end, without a pause. */
+export function atOnce<T>(steps: Iterator<unknown, T>): T {
+  for (;;) {
+    const { done, value } = steps.next();
+    if (done) return value;
+  }
+}
+
 /** Runs steps to their end. Waits after each of them, as `paced` does. */
 export async function inSlices<T>(steps: Iterator<unknown, T>, slice: NextTimeSlice): Promise<T> {
   for (;;) {

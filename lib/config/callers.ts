@@ -5,7 +5,7 @@ import { isUtf8 } from "node:buffer";
 import { hash } from "node:crypto";
 import { dirname, resolve } from "node:path";
 import { readRegularFile } from "../base/regular_file.ts";
-import { inSlices, paced } from "../base/time_slices.ts";
+import { atOnce, inSlices, paced } from "../base/time_slices.ts";
 import { CallerList, digestOf, type CallerEntry } from "./caller_list.ts";
 import { flag } from "./fields.ts";
 import { formatPath, itemsOf, nodeAt, positionAt, readValidJson, valuesAt, type Issue, type JsonNode, type Path, type Position } from "./json.ts";
@@ -123,12 +123,7 @@ export class CallerReader {
 
   #of(path: string, content: Buffer, context: CheckContext): Made {
     const known = this.#made.get(path);
-    if (known?.content.equals(content) === true) return known;
-    const steps = stepsOf(path, content, context);
-    for (;;) {
-      const { done, value } = steps.next();
-      if (done) return value;
-    }
+    return known?.content.equals(content) === true ? known : atOnce(stepsOf(path, content, context));
   }
 }
 

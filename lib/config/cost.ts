@@ -2,11 +2,9 @@
  * The schema of `cost`: where the cost of a request is found in its reply.
  */
 import { TOKEN_CHARACTERS } from "../base/http_grammar.ts";
+import { MAX_LIMIT } from "./fields.ts";
 import type { PartFields } from "./part_fields.ts";
 import { integer, object, optional, string, withDefault } from "./schema.ts";
-
-/** See `MAX_LIMIT` in `fields.ts`. */
-const MAX_COST = 999_999_999_999_999;
 
 export const COST = object(
   {
@@ -21,7 +19,7 @@ export const COST = object(
         describe: "The member of a JSON reply that is the cost; of an event stream, or of JSON lines, the last one.",
       }),
     ),
-    default: withDefault(integer({ min: 0, max: MAX_COST, describe: "The cost of a request whose reply has none, or no valid one." }), 1),
+    default: withDefault(integer({ min: 0, max: MAX_LIMIT, describe: "The cost of a request whose reply has none, or no valid one." }), 1),
   },
   {
     describe: "Counts costs that replies state instead of requests.",
@@ -36,5 +34,5 @@ export const fields: PartFields = { schemas: { cost: COST } };
 /** A cost, rounded up; null for what is none. */
 export function costOf(text: string): number | null {
   const value = /^\s*\d+(?:\.\d+)?(?:[eE][+-]?\d+)?\s*$/.test(text) ? Number(text) : NaN;
-  return value >= 0 && value <= MAX_COST ? Math.ceil(value) : null;
+  return value >= 0 && value <= MAX_LIMIT ? Math.ceil(value) : null;
 }

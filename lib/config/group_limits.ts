@@ -5,39 +5,8 @@ import { MAX_LIMIT, NO_WINDOW, WINDOW_FIELDS } from "./fields.ts";
 import type { PartFields } from "./part_fields.ts";
 import * as s from "./whole_schema.ts";
 
-type Around<Next, Asked, Answer> = (next: Next) => (exchange: Asked) => Answer;
-
-/** Limits of type `T`, by group. */
-export class GroupLimits<T> {
-  /** In the order of the configuration. */
-  readonly entries: readonly { readonly group: string; readonly limits: T }[];
-
-  constructor(entries: GroupLimits<T>["entries"]) {
-    this.entries = entries;
-  }
-
-  /**
-   * A request passes the middleware of the first group here that its caller has; without one `usual`. `make` gets the key under which the
-   * group counts, made of that of the plugin instance.
-   */
-  choosing<Next, Asked, Answer>(
-    usual: Around<Next, Asked, Answer>,
-    { scope, groupsOf }: { readonly scope: { readonly key: string }; readonly groupsOf: (exchange: Asked) => readonly string[] },
-    make: (limits: T, key: string) => Around<Next, Asked, Answer>,
-  ): Around<Next, Asked, Answer> {
-    const keyOf = (group: string) => `${scope.key.slice(0, -1)},${JSON.stringify(group)}]`;
-    const made = this.entries.map(({ group, limits }) => ({ group, middleware: make(limits, keyOf(group)) }));
-    return (next) => {
-      const forOthers = usual(next);
-      const handlers = made.map(({ group, middleware }) => ({ group, handler: middleware(next) }));
-      return (exchange) => {
-        const groups = groupsOf(exchange);
-        if (groups.length > 0) for (const { group, handler } of handlers) if (groups.includes(group)) return handler(exchange);
-        return forOthers(exchange);
-      };
-    };
-  }
-}
+/** Limits of type `T` by group, in the order of the configuration. */
+export type GroupLimits<T> = readonly { readonly group: string; readonly limits: T }[];
 
 /** The schema of limits by group. `limits`: those of one group. */
 export function byGroup<S extends s.AnySchema>(
@@ -55,7 +24,7 @@ export function byGroup<S extends s.AnySchema>(
       if (number !== undefined) s.report(context, at, node, `has a group "${number}": JSON does not keep the order of such names, and the first group counts`);
       const checked = values.check(node, at, context);
       if (checked === s.INVALID || context.issues.length > before) return s.INVALID;
-      return new GroupLimits(names.map((group) => ({ group, limits: checked[group]! })));
+      return names.map((group) => ({ group, limits: checked[group]! }));
     },
   };
 }

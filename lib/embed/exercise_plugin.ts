@@ -28,6 +28,7 @@ import type { Inbound } from "../server/inbound.ts";
 import * as sharedConnections from "../server/shared_connections.ts";
 import * as limiters from "../gateway/limiters.ts";
 import * as costs from "../plugins/costs.ts";
+import * as groupLimits from "../plugins/group_limits.ts";
 import * as shadow from "../plugins/shadow.ts";
 import * as counters from "../store/memory.ts";
 import { ConfigError } from "../gateway/config_error.ts";
@@ -163,7 +164,7 @@ const PLUGIN_AT = ["global", "plugins", 0];
 
 /** What plugins can need. */
 const PARTS = new Parts();
-PARTS.add({ client, counters, costs, limiters, shadow, dials, foreignKinds, passwords, shared: { ...sharedCounts, ...sharedMemory, ...sharedConnections } });
+PARTS.add({ client, counters, costs, groupLimits, limiters, shadow, dials, foreignKinds, passwords, shared: { ...sharedCounts, ...sharedMemory, ...sharedConnections } });
 
 /** One instance of the plugin, as a gateway creates it. Throws what the plugin throws. */
 function created(plugin: AnyPlugin, instance: PluginInstance, options: ExerciseOptions, clock: ManualClock, lines: LogLine[]) {

@@ -138,7 +138,7 @@ export const PARTS = {
   costs: { named: COST_PLACES, load: () => import("../plugins/costs.ts") },
   shadow: { named: KIND_PLACES.map((place) => place.replace("name", "config.mode=shadow")), load: () => import("../plugins/shadow.ts") },
   limiters: { named: [...namedByKinds("quota"), ...COST_PLACES], load: () => import("../gateway/limiters.ts") },
-  groupLimits: { named: KIND_PLACES.map((place) => place.replace("name", "config.limits_by_group")), load: () => import("../config/group_limits.ts") },
+  groupLimits: { named: KIND_PLACES.map((place) => place.replace("name", "config.limits_by_group")), load: () => import("../plugins/group_limits.ts") },
   /** What all plugins need. */
   plugins: { named: KIND_PLACES.map((place) => place.replace(".name", "")), load: () => import("../gateway/plugin_instances.ts") },
   /** Plugin modules: their fields, and their evaluation. */

@@ -5,6 +5,7 @@ import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import type { SharedMemory } from "../base/shared_memory.ts";
 import type { COST } from "../config/cost.ts";
+import type { GroupLimits } from "../config/group_limits.ts";
 import type { PartField } from "../config/part_schemas.ts";
 import type { Infer, Schema } from "../config/schema.ts";
 import type { Client, HttpClientOptions } from "../client/client.ts";
@@ -109,6 +110,10 @@ export type Settle = (next: Handler, exchange: Exchange, decision: Decision) => 
 export interface KindParts {
   /** For an instance with `cost`. */
   readonly costs: Costs;
+  /** For one with `limits_by_group`. */
+  readonly groupLimits: {
+    chosenByGroup<T>(limits: GroupLimits<T>, usual: Middleware, tools: Pick<Tools, "scope" | "groupsOf">, make: (limits: T, key: string) => Middleware): Middleware;
+  };
   /** For one in shadow mode. */
   readonly shadow: { shadowing(tools: Pick<Tools, "clock" | "log" | "scope">): Settle };
 }

@@ -43,7 +43,9 @@ export const quota: Plugin<typeof schema> = {
   create(config, tools) {
     const usual = limiting(config.limit, config, tools);
     // All count in one table: a caller who gets another group keeps what has been counted.
-    return config.limitsByGroup?.choosing(usual, tools, ({ limit }) => limiting(limit, config, tools)) ?? usual;
+    const { limitsByGroup } = config;
+    if (limitsByGroup === undefined) return usual;
+    return tools.part("groupLimits").chosenByGroup(limitsByGroup, usual, tools, ({ limit }) => limiting(limit, config, tools));
   },
 };
 

@@ -41,7 +41,7 @@ const schemaWith = (field: PartField) => object(
     refine(value, report) {
       const windows = windowsOf(value);
       if (windows.length === 0) report(NO_WINDOW);
-      const ofGroups = value.limitsByGroup?.entries.map(({ limits }) => windowsOf(limits)) ?? [];
+      const ofGroups = value.limitsByGroup?.map(({ limits }) => windowsOf(limits)) ?? [];
       const each = [windows, ...ofGroups].reduce((sum, own) => sum + bytesOfCaller(own), 0);
       const all = each * value.maxCallers;
       if (all <= MAX_BYTES) return;
@@ -59,7 +59,9 @@ export const rateLimit: Plugin<typeof schema> = {
   schemaWith,
   create(config, tools) {
     const usual = limiting(config, config, tools, tools.scope.key);
-    return config.limitsByGroup?.choosing(usual, tools, (limits, key) => limiting(limits, config, tools, key)) ?? usual;
+    const { limitsByGroup } = config;
+    if (limitsByGroup === undefined) return usual;
+    return tools.part("groupLimits").chosenByGroup(limitsByGroup, usual, tools, (limits, key) => limiting(limits, config, tools, key));
   },
 };
 

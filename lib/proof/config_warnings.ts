@@ -2,7 +2,7 @@
  * Computes the warnings about a configuration from the configuration alone.
  */
 import { addressOf } from "../base/ip_address.ts";
-import { inSlices, paced, type NextTimeSlice } from "../base/time_slices.ts";
+import { atOnce, inSlices, paced, type NextTimeSlice } from "../base/time_slices.ts";
 import { isLoopback } from "../base/url_destination.ts";
 import { formatPath, type Path } from "../config/json.ts";
 import { concealerOf, unfilledSecrets } from "../config/secrets.ts";
@@ -17,11 +17,7 @@ import { destinations, written } from "./written.ts";
 
 /** Injected faults first, else in the order of the configuration; without those that `global.accept_warnings` names. With 10,000 routes it takes a second. */
 export function configWarnings(loaded: Loaded): readonly ConfigWarning[] {
-  const steps = warningSteps(loaded);
-  for (;;) {
-    const { done, value } = steps.next();
-    if (done) return value;
-  }
+  return atOnce(warningSteps(loaded));
 }
 
 /** The same in slices, between which the event loop runs. */

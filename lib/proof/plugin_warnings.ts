@@ -82,7 +82,7 @@ const IDENTIFYING: ReadonlySet<string> = new Set(["key_auth", "basic_auth", "jwt
 
 function groupsNamedBy({ kind, config }: WrittenPlugin): readonly string[] {
   if (kind.name === "authorize") return (config["rules"] as readonly { readonly groups?: readonly string[] }[]).flatMap(({ groups }) => groups ?? []);
-  return (config["limitsByGroup"] as GroupLimits<unknown> | undefined)?.entries.map(({ group }) => group) ?? [];
+  return (config["limitsByGroup"] as GroupLimits<unknown> | undefined)?.map(({ group }) => group) ?? [];
 }
 
 function* ofGroups(plugin: WrittenPlugin, known: ReadonlySet<string> | null): Iterable<Draft> {

@@ -16,6 +16,7 @@ import * as sharedMemory from "../base/shared_memory.ts";
 import * as sharedConnections from "../server/shared_connections.ts";
 import * as limiters from "../gateway/limiters.ts";
 import * as costs from "../plugins/costs.ts";
+import * as groupLimits from "../plugins/group_limits.ts";
 import * as shadow from "../plugins/shadow.ts";
 import * as heldCounts from "../store/held_counts.ts";
 import * as counters from "../store/memory.ts";
@@ -72,7 +73,7 @@ function uncalled(): never {
 
 /** What links of plugins need in a scratch; they ask nobody. */
 const OWN_PARTS = new Parts();
-OWN_PARTS.add({ counters, costs, limiters, shadow, heldCounts, dials, foreignKinds, passwords, shared: { ...sharedCounts, ...sharedMemory, ...sharedConnections } });
+OWN_PARTS.add({ counters, costs, groupLimits, limiters, shadow, heldCounts, dials, foreignKinds, passwords, shared: { ...sharedCounts, ...sharedMemory, ...sharedConnections } });
 
 export class Scratch {
   readonly #tried: Tried;

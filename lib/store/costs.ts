@@ -64,19 +64,16 @@ export class CostedMemoryLimiter extends MemoryLimiter implements LocalCosted {
     try {
       const now = this.clock.now();
       callers.makeRoom(now, this.plan);
-      let caller = callers.find();
+      const caller = callers.find();
       this.look(callers, caller, now);
-      if (caller === OVERFLOW && (this.table.size < this.plan.maxCallers || this.evict(callers, now))) caller = callers.add(this.plan);
-      this.record(callers, caller, now, cost);
-      if (caller !== OVERFLOW) callers.touch(caller);
-      else callers.numbers[SHARED]!++;
+      if (this.admit(callers, caller, now, cost) === OVERFLOW) callers.numbers[SHARED]!++;
     } finally {
       callers.leave();
     }
   }
 
   /** The newest admissions up to the limit decide what is to come: the older ones are dropped, and an overdraft is carried all the same. */
-  protected override record(callers: Callers, caller: number, now: number, cost = 1): void {
+  protected override record(callers: Callers, caller: number, now: number, cost: number): void {
     const { windows, batches, life } = this.plan;
     callers.words[caller + LIFE] = life;
     callers.numbers[caller / 2 + LAST] = now;

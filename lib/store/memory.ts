@@ -77,16 +77,21 @@ export class MemoryLimiter implements Limiter {
       // An unknown caller is judged by the overflow, and gets a place, or shares the overflow, only if that admits the request.
       let caller = callers.find();
       this.look(callers, caller, now);
-      if (this.decision.admitted) {
-        if (caller === OVERFLOW && (this.table.size < this.plan.maxCallers || this.evict(callers, now))) caller = callers.add(this.plan);
-        this.record(callers, caller, now);
-        if (caller !== OVERFLOW) callers.touch(caller);
-      }
+      if (this.decision.admitted) caller = this.admit(callers, caller, now, 1);
       if (caller === OVERFLOW) callers.numbers[SHARED]!++;
     } finally {
       callers.leave();
     }
     return this.decision;
+  }
+
+  /** Counts for the caller, who gets a place if there is one. Returns it. */
+  protected admit(callers: Callers, caller: number, now: number, cost: number): number {
+    const isNew = caller === OVERFLOW && (this.table.size < this.plan.maxCallers || this.evict(callers, now));
+    const placed = isNew ? callers.add(this.plan) : caller;
+    this.record(callers, placed, now, cost);
+    if (placed !== OVERFLOW) callers.touch(placed);
+    return placed;
   }
 
   /**
@@ -150,8 +155,8 @@ export class MemoryLimiter implements Limiter {
     this.look(callers, caller, now);
   }
 
-  /** Counts one admission in every window of a caller, and the decision with it. */
-  protected record(callers: Callers, caller: number, now: number): void {
+  /** Counts one admission in every window of a caller, and the decision with it. The cost is for limiters of costs. */
+  protected record(callers: Callers, caller: number, now: number, _cost: number): void {
     const { windows, life } = this.plan;
     const decision = this.decision;
     callers.words[caller + LIFE] = life;

@@ -92,7 +92,7 @@ export class QuotaLimiter extends CostedMemoryLimiter {
     decision.retryMs = decision.admitted ? 0 : decision.resetMs[0];
   }
 
-  protected override record(callers: Callers, caller: number, now: number, cost = 1): void {
+  protected override record(callers: Callers, caller: number, now: number, cost: number): void {
     callers.words[caller + LIFE] = this.plan.life;
     callers.numbers[caller / 2 + LAST] = now;
     const window = callers.words[caller + WINDOWS]!;

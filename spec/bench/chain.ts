@@ -9,6 +9,7 @@ import { SharedMemory } from "../../lib/base/shared_memory.ts";
 import { ALONE } from "../../lib/base/threads.ts";
 import { systemClock } from "../../lib/base/clock.ts";
 import * as costs from "../../lib/plugins/costs.ts";
+import * as groupLimits from "../../lib/plugins/group_limits.ts";
 import * as shadow from "../../lib/plugins/shadow.ts";
 import { HttpClient } from "../../lib/client/client.ts";
 import { Call, groupsOf, Exchange } from "../../lib/http/exchange.ts";
@@ -79,7 +80,7 @@ function linkOf(kind: AnyPlugin | undefined, config: object): Link | undefined {
   const scope = { level: "route", key: kind.name, path: kind.name, id: null, service: "s", route: "r" } as const;
   const local = memoryCounters(systemClock);
   const tools = { clock: systemClock, log: silentLog, counters: local, gatewayName: "edge-gateway", scope };
-  return { name: kind.name, scope, meter: { requests: 0, ms: 0 }, middleware: kind.create(checked, { ...tools, part: (part) => ({ costs, shadow })[part], limiterBy: (make) => make({ clock: systemClock, local, shared: null, state: null, memory: undefined }, kind.name), keep: (_name, _settings, make) => make(), shared: () => null, common: (_name, make) => make(), count: (name) => new SharedCount(ALONE, name), counts: (name) => new HeldCounts(ALONE, name), verdicts: new SharedMemory(1024 * 1024), client: () => new HttpClient({ ...ANYWHERE, clock: systemClock }), verifiedClaims: null, callers: null, groupsOf, secretParameters: new Set(), verifyPassword, isTrial: false, tally: () => {} }) };
+  return { name: kind.name, scope, meter: { requests: 0, ms: 0 }, middleware: kind.create(checked, { ...tools, part: (part) => ({ costs, groupLimits, shadow })[part], limiterBy: (make) => make({ clock: systemClock, local, shared: null, state: null, memory: undefined }, kind.name), keep: (_name, _settings, make) => make(), shared: () => null, common: (_name, make) => make(), count: (name) => new SharedCount(ALONE, name), counts: (name) => new HeldCounts(ALONE, name), verdicts: new SharedMemory(1024 * 1024), client: () => new HttpClient({ ...ANYWHERE, clock: systemClock }), verifiedClaims: null, callers: null, groupsOf, secretParameters: new Set(), verifyPassword, isTrial: false, tally: () => {} }) };
 }
 
 /** Each request gets its own Exchange, as in the gateway; every row includes that cost. */

@@ -23,7 +23,7 @@ const withService = (more: object) => ({ services: [{ ...quickstart.services[0],
 
 /** Every module but those that any configuration needs, by a part of its path. */
 const PARTS = {
-  kinds: /^lib\/(?:plugins\/(?!callers$|chain$|costs$|shadow$|kit$|plugin$|foreign_kind$)|json_schema\/)/,
+  kinds: /^lib\/(?:plugins\/(?!callers$|chain$|costs$|group_limits$|shadow$|kit$|plugin$|foreign_kind$)|json_schema\/)/,
   plugins: /^lib\/(?:gateway\/plugin_instances|plugins\/chain)$/,
   http2: /^lib\/upstream\/(?:sessions|http2_request)$/,
   hashOn: /^lib\/config\/hash_on$/,
@@ -50,7 +50,7 @@ const PARTS = {
   quotas: /^lib\/(?:store\/quotas|base\/calendar)$/,
   costs: /^lib\/(?:plugins\/costs|config\/cost|http\/json_number)$/,
   shadow: /^lib\/plugins\/shadow$/,
-  groupLimits: /^lib\/config\/group_limits$/,
+  groupLimits: /^lib\/(?:config|plugins)\/group_limits$/,
   heldCounts: /^lib\/store\/held_counts$/,
   sharedCallers: /^lib\/store\/shared_callers$/,
   client: /^lib\/(?:client\/client|gateway\/plugin_destinations)$/,

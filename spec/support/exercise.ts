@@ -16,6 +16,7 @@ import { ALL_FIELDS } from "../../lib/parts/all_parts.ts";
 import { nodeFrom } from "../../lib/config/json.ts";
 import type { AnyPlugin, Tools } from "../../lib/plugins/plugin.ts";
 import * as costs from "../../lib/plugins/costs.ts";
+import * as groupLimits from "../../lib/plugins/group_limits.ts";
 import * as shadow from "../../lib/plugins/shadow.ts";
 import { HeldCounts } from "../../lib/store/held_counts.ts";
 import { memoryCounters } from "../../lib/store/memory.ts";
@@ -64,7 +65,7 @@ export function madeUpTools(parts: Partial<Omit<Tools, "scope">> & { readonly id
     clock,
     counters,
     limiterBy: (make, limiterKey = key) => make({ clock, local: counters, shared: null, state: null, memory: undefined }, limiterKey),
-    part: (name) => ({ costs, shadow })[name],
+    part: (name) => ({ costs, groupLimits, shadow })[name],
     keep: (_name, _settings, make) => make(),
     shared: () => null,
     common: (_name, make) => make(),
