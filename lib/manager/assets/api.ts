@@ -1,5 +1,5 @@
 /**
- * Requests to the admin interface: GET, POST and DELETE below /api on the page's own origin.
+ * Requests to the admin interface: GET, POST, PUT and DELETE below /api on the page's own origin.
  */
 
 export type * from "./admin_types.ts";
@@ -30,26 +30,59 @@ const REPLY_MS = 12_000;
 /** A large configuration takes longer. */
 const POST_MS = 40_000;
 
+interface Asked {
+  /** Sent as JSON. */
+  readonly body?: unknown;
+  /** Sent as it is: the text of a configuration. */
+  readonly text?: string;
+  readonly authorization?: string;
+  /** The digest of the file that a change is based on. */
+  readonly ifMatch?: string;
+}
+
+type Method = "GET" | "POST" | "PUT" | "DELETE";
+
 /** Rejects with an `ApiError`. `path` is a path of the admin interface: "/gateway/status". */
-export async function ask<T>(method: "GET" | "POST" | "DELETE", path: string, options: { readonly body?: unknown; readonly authorization?: string } = {}): Promise<T> {
-  const headers = new Headers({ Accept: "application/json" });
-  if (options.body !== undefined) headers.set("Content-Type", "application/json");
-  if (options.authorization !== undefined) headers.set("Authorization", options.authorization);
-  const body = options.body === undefined ? null : JSON.stringify(options.body);
-  let response: Response;
-  let text: string;
+export async function ask<T>(method: Method, path: string, asked: Asked = {}): Promise<T> {
+  const { bytes } = await send(method, path, asked);
+  return parsed(decoded(bytes)) as T;
+}
+
+/** The file of the configuration, byte for byte, and its digest. Rejects with an `ApiError`. */
+export async function askSource(): Promise<{ readonly text: string; readonly digest: string }> {
+  const { bytes, response } = await send("GET", "/gateway/source", {});
+  const digest = /^"(.+)"$/.exec(response.headers.get("ETag") ?? "")?.[1] ?? "";
   try {
-    const signal = AbortSignal.timeout(method === "POST" ? POST_MS : REPLY_MS);
-    response = await fetch(`/api${path}`, { method, headers, body, signal, credentials: "same-origin", cache: "no-store" });
-    text = await response.text();
+    return { text: new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes), digest };
+  } catch {
+    throw new ApiError(0, { detail: "The file is not UTF-8, so it cannot be edited here. Save it as UTF-8." }, null);
+  }
+}
+
+async function send(method: Method, path: string, { body, text, authorization, ifMatch }: Asked): Promise<{ readonly response: Response; readonly bytes: ArrayBuffer }> {
+  const headers = new Headers({ Accept: "application/json" });
+  const content = text ?? (body === undefined ? null : JSON.stringify(body));
+  if (content !== null) headers.set("Content-Type", "application/json");
+  if (authorization !== undefined) headers.set("Authorization", authorization);
+  if (ifMatch !== undefined) headers.set("If-Match", `"${ifMatch}"`);
+  let response: Response;
+  let bytes: ArrayBuffer;
+  try {
+    const signal = AbortSignal.timeout(method === "POST" || method === "PUT" ? POST_MS : REPLY_MS);
+    response = await fetch(`/api${path}`, { method, headers, body: content, signal, credentials: "same-origin", cache: "no-store" });
+    bytes = await response.arrayBuffer();
   } catch (error) {
     const isLate = error instanceof DOMException && error.name === "TimeoutError";
     throw new ApiError(0, { detail: isLate ? "The gateway's admin interface takes too long to answer." : "The management server does not answer. Is it still running?" }, null);
   }
-  const value = parsed(text);
-  if (response.ok) return value as T;
+  if (response.ok) return { response, bytes };
+  const value = parsed(decoded(bytes));
   const wait = Number(response.headers.get("Retry-After") ?? Number.NaN);
   throw new ApiError(response.status, typeof value === "object" && value !== null ? (value as Record<string, unknown>) : {}, Number.isFinite(wait) ? wait : null);
+}
+
+function decoded(bytes: ArrayBuffer): string {
+  return new TextDecoder().decode(bytes);
 }
 
 function parsed(text: string): unknown {

@@ -5,6 +5,7 @@ import { ApiError, ask } from "./api.ts";
 import { callersPage } from "./callers_page.ts";
 import { configPage } from "./config_page.ts";
 import { el, replace, setText, svg } from "./dom.ts";
+import { draft } from "./draft.ts";
 import { faultBanner } from "./fault_banner.ts";
 import { hashFor, loginHash, parseHash } from "./url_hash.ts";
 import { LiveState } from "./live_state.ts";
@@ -271,6 +272,7 @@ function onSignedOut(text: string): void {
   if (session === "out") return;
   live.stop();
   forgetDrafts();
+  draft.forget();
   notice = text;
   showSignedOut();
 }
