@@ -1,7 +1,7 @@
 /** Debian's Chromium without a window, driven by playwright-core; everything a page logs, asks for or breaks is kept. */
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
-import { onTestFinished } from "vitest";
+import { expect, onTestFinished } from "vitest";
 
 /** As much of playwright's as is used: its types are installed with it, after everything else has been checked. */
 export interface Locator {
@@ -97,6 +97,17 @@ export async function visit(browser: Browser, options: { readonly width?: number
 }
 
 /** What is wrong with the page for those who cannot see it well; see `accessibility.js`. */
-export function faultsOf(page: Page): Promise<string[]> {
+export async function faultsOf(page: Page): Promise<string[]> {
+  await drawn(page);
   return page.evaluate(`${ACCESSIBILITY}\nlook()`);
+}
+
+/** Resolves once what has changed is laid out: tables learn of their width a frame later. */
+export async function drawn(page: Page): Promise<void> {
+  await page.evaluate("new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))");
+}
+
+/** Expects it of what `read` gives within ten seconds: pages show later what they are told now. */
+export function soon<T>(read: () => Promise<T>) {
+  return expect.poll(read, { timeout: 10_000, interval: 50 });
 }

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import type { ConfigInput } from "../../lib/config/model.ts";
-import { faultsOf, launch, visit, type Browser } from "./browser.ts";
+import { faultsOf, launch, visit, soon, type Browser } from "./browser.ts";
 import { COMMON_NAME_ONLY } from "../support/more_certs.ts";
 import { CREDENTIALS, emptyFolder, startBuilt } from "./built.ts";
 import { heading, openLogin, openOverview, replaced, signIn, until, upstream } from "./manager_pages.ts";
@@ -128,13 +128,14 @@ describe("the overview", () => {
   it("the overview updates under load, and shows within one check interval that an upstream stopped or returned", async () => {
     const [one, two] = [await upstream(), await upstream()];
     const { page, url, errors, origins, managerUrl } = await opened(shop([one.port, two.port]));
-    const line = () => page.evaluate<string>('[...document.querySelectorAll("main svg path, main svg polyline")].map((each) => each.getAttribute("d") ?? each.getAttribute("points")).join("|")');
+    const LINES = '[...document.querySelectorAll("main svg path, main svg polyline")].map((each) => each.getAttribute("d") ?? each.getAttribute("points")).join("|")';
+    const line = () => page.evaluate<string>(LINES);
     const quiet = await line();
     const stop = traffic(`${url}/shop/items/7`);
     await until(page, '!/^0/.test(document.querySelector(".stat__value").textContent)');
-    const first = await line();
-    expect(first).not.toBe(quiet);
-    await until(page, `[...document.querySelectorAll("main svg path, main svg polyline")].map((each) => each.getAttribute("d") ?? each.getAttribute("points")).join("|") !== ${JSON.stringify(first)}`);
+    const changed = (from: string) => until(page, `${LINES} !== ${JSON.stringify(from)}`);
+    await changed(quiet);
+    await changed(await line());
     await stop();
     const upstreams = page.getByRole("link", { name: /till-2/ });
     await upstreams.filter({ hasText: "Healthy" }).first().waitFor();
@@ -207,7 +208,7 @@ describe("the pages of services, routes, upstreams and plugins", () => {
     await page.getByRole("link", { name: "Routes" }).click();
     await heading(page, "Routes");
     const rows = () => page.locator("tbody tr:not([hidden])");
-    expect(await rows().count()).toBe(3);
+    await soon(() => rows().count()).toBe(3);
     await page.getByRole("searchbox").fill("items");
     await until(page, 'document.querySelectorAll("tbody tr:not([hidden])").length === 2');
     await page.getByRole("link", { name: "list", exact: true }).click();
@@ -317,10 +318,10 @@ describe("every page", () => {
     await heading(page, "Routes");
     await page.getByRole("link", { name: "list", exact: true }).waitFor();
     // Focus has gone along, and is to be seen.
-    expect(await page.evaluate('document.activeElement?.tagName')).toBe("H1");
+    await soon(() => page.evaluate('document.activeElement?.tagName')).toBe("H1");
     for (let i = 0; i < 12 && !(await page.evaluate('document.activeElement?.matches("th button")')); i++) await page.keyboard.press("Tab");
     const sorted = () => page.evaluate<string | null>('document.querySelector("th[aria-sort=ascending], th[aria-sort=descending]")?.textContent ?? null');
-    expect(await page.evaluate('getComputedStyle(document.activeElement).outlineStyle !== "none" || getComputedStyle(document.activeElement).boxShadow !== "none"')).toBe(true);
+    await soon(() => page.evaluate('getComputedStyle(document.activeElement).outlineStyle !== "none" || getComputedStyle(document.activeElement).boxShadow !== "none"')).toBe(true);
     await page.keyboard.press("Enter");
     await expect.poll(sorted).not.toBe(null);
   });

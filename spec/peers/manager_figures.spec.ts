@@ -1,7 +1,7 @@
 /** What the management UI shows of replies, plugins, secrets and reloads: as the gateway says it, at any width, and in few bytes. */
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { ConfigInput } from "../../lib/config/model.ts";
-import { launch, type Browser, type Locator, type Page } from "./browser.ts";
+import { launch, soon, type Browser, type Locator, type Page } from "./browser.ts";
 import { allFaultsOf, heading, openOverview, replaced, resized, until, upstream } from "./manager_pages.ts";
 
 let browser: Browser;
@@ -71,9 +71,9 @@ describe("the overview", () => {
     await card("Most failing routes").getByText(/^[\d.]+\/s · 100 %$/).waitFor();
     // Of the last request: figures may have come before it.
     await card("Refusals by code").getByText("route_not_found").waitFor();
-    expect(await card("Busiest routes").locator("a").allInnerTexts()).toEqual(["open", "closed", expect.stringMatching(/inside|fails/), expect.stringMatching(/inside|fails/)]);
-    expect(await card("Most failing routes").locator("a").allInnerTexts()).toEqual(["fails"]);
-    expect(await card("Slowest routes").locator("a").count()).toBe(4);
+    await soon(() => card("Busiest routes").locator("a").allInnerTexts()).toEqual(["open", "closed", expect.stringMatching(/inside|fails/), expect.stringMatching(/inside|fails/)]);
+    await soon(() => card("Most failing routes").locator("a").allInnerTexts()).toEqual(["fails"]);
+    await soon(() => card("Slowest routes").locator("a").count()).toBe(4);
     expect((await card("Refusals by code").locator(".ranking__name").allInnerTexts())[0]).toBe("key_missing");
     expect((await card("Refusals by code").locator(".ranking__name").allInnerTexts()).slice(1).sort()).toEqual(["forbidden", "route_not_found"]);
     expect(await allFaultsOf(page)).toEqual([]);
@@ -87,7 +87,7 @@ describe("the overview", () => {
     const chart = page.locator("section.chart").filter({ hasText: /^Replies by status/ });
     await requests(url, ["/shop/open", "/shop/closed"]);
     await chart.getByText(/^2xx now [\d.]+\/s, peak [\d.]+\/s in 1 min\.$/).waitFor();
-    expect(await chart.locator(".chart__key").allInnerTexts()).toEqual(["2xx", "3xx", "4xx", "5xx"].map((name) => expect.stringMatching(new RegExp(`^${name}\\s*[\\d.]+/s$`)) as string));
+    await soon(() => chart.locator(".chart__key").allInnerTexts()).toEqual(["2xx", "3xx", "4xx", "5xx"].map((name) => expect.stringMatching(new RegExp(`^${name}\\s*[\\d.]+/s$`)) as string));
     // The line begins at the left end of the axis.
     const [line, left] = await page.evaluate<[string, string]>('[document.querySelector(".chart__line").getAttribute("d"), document.querySelector(".chart__grid").getAttribute("x1")]');
     expect(line).toMatch(new RegExp(`^M${left} `));
@@ -98,7 +98,7 @@ describe("the overview", () => {
     const rows = (css: string) => page.evaluate<number>(`new Set([...document.querySelectorAll(${JSON.stringify(css)})].map((each) => Math.round(each.getBoundingClientRect().top))).size`);
     await until(page, 'document.querySelectorAll(".rankings > *").length === 4');
     expect([await rows(".stats .stat"), await rows(".charts > *"), await rows(".rankings > *")]).toEqual([1, 1, 1]);
-    expect(await page.evaluate("innerWidth - document.querySelector('.charts').getBoundingClientRect().right")).toBeLessThan(60);
+    await soon(() => page.evaluate("innerWidth - document.querySelector('.charts').getBoundingClientRect().right")).toBeLessThan(60);
     await until(page, "document.documentElement.scrollWidth <= innerWidth");
   });
 });
@@ -108,8 +108,8 @@ describe("the path of a request", () => {
     const { page, managerUrl } = await openOverview(browser, shop((await upstream()).port));
     await page.goto(`${managerUrl}#/routes/shop/closed`);
     await page.locator(".stage--plugin").first().waitFor();
-    expect(await page.locator(".stage--plugin .stage__name").allInnerTexts()).toEqual(["cors", "key_auth", "response_cache"]);
-    expect(await page.locator(".pipe__level").allInnerTexts()).toEqual(["Global plugins", "Route plugins", "Global plugins"].map((text) => expect.stringMatching(new RegExp(text, "i")) as string));
+    await soon(() => page.locator(".stage--plugin .stage__name").allInnerTexts()).toEqual(["cors", "key_auth", "response_cache"]);
+    await soon(() => page.locator(".pipe__level").allInnerTexts()).toEqual(["Global plugins", "Route plugins", "Global plugins"].map((text) => expect.stringMatching(new RegExp(text, "i")) as string));
     expect(await allFaultsOf(page)).toEqual([]);
   });
 });

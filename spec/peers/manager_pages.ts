@@ -5,7 +5,7 @@ import http, { type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { expect, onTestFinished } from "vitest";
 import type { ConfigInput } from "../../lib/config/model.ts";
-import { faultsOf, visit, type Browser, type Page } from "./browser.ts";
+import { drawn, faultsOf, visit, type Browser, type Page } from "./browser.ts";
 import { CREDENTIALS, PROGRAM, startBuilt, type Built } from "./built.ts";
 
 /** Listens on `port`, answers 200, and can go away and come back. */
@@ -77,7 +77,7 @@ export async function until(page: Page, expression: string): Promise<void> {
 export async function resized(page: Page, width: number): Promise<void> {
   await page.setViewportSize({ width, height: 900 });
   await until(page, `innerWidth === ${width}`);
-  await page.evaluate("new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))");
+  await drawn(page);
 }
 
 /** The faults in a wide and a narrow window, light and dark. */

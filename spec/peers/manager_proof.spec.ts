@@ -1,7 +1,7 @@
 /** The proof of a configuration as people meet it in the management UI: warnings, tests, and what a request would meet. */
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { ConfigInput } from "../../lib/config/model.ts";
-import { launch, type Browser, type Page } from "./browser.ts";
+import { launch, soon, type Browser, type Page } from "./browser.ts";
 import { allFaultsOf, heading, openOverview, replaced, upstream } from "./manager_pages.ts";
 
 let browser: Browser;
@@ -59,7 +59,7 @@ describe("warnings", () => {
     await heading(page, "Service shop");
     await warning.waitFor();
     const bypass = page.locator("li").filter({ hasText: "guard_bypassed:services.shop.routes.rest" });
-    expect(await bypass.locator("code").first().textContent()).toMatch(/^GET http:\/\/[^/]+\/shop\/(?:cart|search)$/);
+    await soon(() => bypass.locator("code").first().textContent()).toMatch(/^GET http:\/\/[^/]+\/shop\/(?:cart|search)$/);
     expect(await allFaultsOf(page)).toEqual([]);
     expect(errors).toEqual([]);
   });
@@ -112,12 +112,12 @@ describe("the page Tests", () => {
     const { page, managerUrl } = await openOverview(browser, shop((await upstream()).port, many));
     await page.goto(`${managerUrl}#/tests`);
     await page.getByText("120 tests passed.").waitFor();
-    expect(await page.locator("li summary").count()).toBe(100);
+    await soon(() => page.locator("li summary").count()).toBe(100);
     await page.getByRole("button", { name: /^Show all 120 tests/ }).click();
-    expect(await page.locator("li summary").count()).toBe(120);
+    await soon(() => page.locator("li summary").count()).toBe(120);
     await page.getByLabel("Search tests").fill("test 117");
     await page.getByText("1 of 120 tests").waitFor();
-    expect(await page.locator("li summary").allInnerTexts()).toEqual([expect.stringContaining("test 117")]);
+    await soon(() => page.locator("li summary").allInnerTexts()).toEqual([expect.stringContaining("test 117")]);
   });
 });
 

@@ -1,7 +1,7 @@
 /** The management UI in several tabs of one browser: those in the background, their sessions, Back, and clocks that differ. */
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import type { ConfigInput } from "../../lib/config/model.ts";
-import { launch, type Browser, type Page } from "./browser.ts";
+import { launch, soon, type Browser, type Page } from "./browser.ts";
 import { heading, openLogin, openOverview, signIn, until, upstream } from "./manager_pages.ts";
 
 let browser: Browser;
@@ -113,7 +113,7 @@ describe("Back", () => {
     // A click of the driver would scroll to the link.
     await page.evaluate(`document.querySelector('a[href$="/route-40"]').click()`);
     await heading(page, "Route route-40");
-    expect(await page.evaluate("scrollY")).toBe(0);
+    await soon(() => page.evaluate("scrollY")).toBe(0);
     await page.goBack();
     await heading(page, "Routes");
     await until(page, "scrollY === 1200");

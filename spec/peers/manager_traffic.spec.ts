@@ -1,7 +1,7 @@
 /** How the management UI shows where requests go: conditions of routes, splits, hashing and sticky sessions, mirrors, and injected faults. */
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { ConfigInput } from "../../lib/config/model.ts";
-import { launch, type Browser, type Locator, type Page } from "./browser.ts";
+import { launch, soon, type Browser, type Locator, type Page } from "./browser.ts";
 import { allFaultsOf, heading, openOverview, replaced, upstream } from "./manager_pages.ts";
 
 let browser: Browser;
@@ -193,7 +193,7 @@ describe("injected faults", () => {
     const { page } = await openOverview(browser, { global: { plugins: [FAULT] }, services: [{ ...many.services[0]!, plugins: [FAULT], routes }] });
     const banner = page.getByRole("status").filter({ hasText: "Faults are injected" });
     await banner.getByText("2 more").waitFor();
-    expect(await banner.locator("a").allInnerTexts()).toEqual(["all routes of all services", "all routes of shop", "route r0 of shop", "route r1 of shop", "2 more"]);
+    await soon(() => banner.locator("a").allInnerTexts()).toEqual(["all routes of all services", "all routes of shop", "route r0 of shop", "route r1 of shop", "2 more"]);
     expect(await allFaultsOf(page)).toEqual([]);
   });
 });

@@ -9,7 +9,7 @@ import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vites
 import { headerValue } from "../../lib/http/headers.ts";
 import { backend, oneService } from "../support/gateway.ts";
 import { ask } from "../support/raw_client.ts";
-import { launch, visit, type Browser, type Page } from "./browser.ts";
+import { launch, visit, soon, type Browser, type Page } from "./browser.ts";
 import { startBuilt } from "./built.ts";
 
 /** The parts of `oidc-provider` that are used here; without the package this file still compiles. */
@@ -139,7 +139,7 @@ describe("a person with a browser", () => {
     const { page } = await visit(browser);
     await logIn(page, `${url}/a/orders?id=7&x=%20y`);
     await titleOf(page).toBe("GET /orders?id=7&x=%20y");
-    expect(await page.content()).toContain("of ada ada@shop.example staff");
+    await soon(() => page.content()).toContain("of ada ada@shop.example staff");
     expect(page.url()).toBe(`${url}/a/orders?id=7&x=%20y`);
     const seen = origin.seen.at(-1)!;
     expect(headerValue(seen.headers, "cookie") ?? "").not.toContain("desk");
@@ -181,14 +181,14 @@ describe("a person with a browser", () => {
     await page.getByRole("button", { name: "Save" }).click();
     await titleOf(page).toBe("A login is required");
     expect(origin.seen.some(({ method }) => method === "POST")).toBe(false);
-    expect(await page.content()).toContain("This POST was not carried out");
+    await soon(() => page.content()).toContain("This POST was not carried out");
     const link = await page.getByRole("link", { name: "Log in" }).getAttribute("href");
     expect(link).toBe("/a/form");
     const tab = await page.context().newPage();
     await logIn(tab, url + link!);
     await titleOf(tab).toBe("Form");
     await page.goBack();
-    expect(await page.locator("input").inputValue()).toBe("a long text");
+    await soon(() => page.locator("input").inputValue()).toBe("a long text");
     await page.getByRole("button", { name: "Save" }).click();
     await titleOf(page).toBe("POST /save");
     expect(origin.seen.at(-1)!.body.toString()).toBe("text=a+long+text");

@@ -118,11 +118,11 @@ export async function refused(port: number): Promise<NodeJS.ErrnoException> {
   }
 }
 
-/** Resolves when `holds()` is true; rejects after two seconds with an error that names `what`, by default the source of `holds`. */
+/** Resolves when `holds()` is true; rejects after ten seconds, long even on a busy machine, with an error that names `what`, by default the source of `holds`. */
 export async function eventually(holds: () => boolean, what = String(holds)): Promise<void> {
-  const deadline = performance.now() + 2_000;
+  const deadline = performance.now() + 10_000;
   while (!holds()) {
-    if (performance.now() > deadline) throw new Error(`waited two seconds for: ${what}`);
+    if (performance.now() > deadline) throw new Error(`waited ten seconds for: ${what}`);
     await new Promise((resolve) => setTimeout(resolve, 2));
   }
 }
