@@ -2,50 +2,21 @@
  * The frame of the application: navigation, the current page, connection state, sessions and messages.
  */
 import { ApiError, ask } from "./api.ts";
-import { callersPage } from "./callers_page.ts";
-import { configPage } from "./config_page.ts";
 import { el, replace, setText, svg } from "./dom.ts";
 import { draft } from "./draft.ts";
 import { faultBanner } from "./fault_banner.ts";
 import { hashFor, loginHash, parseHash } from "./url_hash.ts";
 import { LiveState } from "./live_state.ts";
 import { LoginPage } from "./login.ts";
-import { overviewPage } from "./overview.ts";
-import type { Frame, OpenPage, Page } from "./page.ts";
-import { pluginsPage } from "./plugins_page.ts";
-import { routePage } from "./route_page.ts";
-import { routesPage } from "./routes_page.ts";
-import { servicePage, servicesPage } from "./services_page.ts";
-import { testsPage } from "./tests_page.ts";
+import type { Frame, Page, Session } from "./page.ts";
+import { SECTIONS, type Section } from "./sections.ts";
 import { nextTheme, restoreTheme, type Theme } from "./theme.ts";
-import { forgetDrafts, tryPage } from "./try_page.ts";
-import { upstreamPage, upstreamsPage } from "./upstreams_page.ts";
-
-interface Section {
-  readonly label: string;
-  /** The SVG path of an icon in a square of 18. */
-  readonly icon: string;
-  readonly open: OpenPage;
-  /** The page of one item, and how many names of it follow in the hash. */
-  readonly openOne?: OpenPage;
-  readonly names?: number;
-}
-
-const SECTIONS: Readonly<Record<string, Section>> = {
-  "": { label: "Overview", icon: "M2 12h3l2.5-7 3.5 10 2-5h3", open: overviewPage },
-  services: { label: "Services", icon: "M3 3h12v5H3zM3 10.5h12v5H3zM6 5.5h.01M6 13h.01", open: servicesPage, openOne: servicePage, names: 1 },
-  routes: { label: "Routes", icon: "M4 4v4a4 4 0 0 0 4 4h6M11 9l3 3-3 3M4 8v7", open: routesPage, openOne: routePage, names: 2 },
-  upstreams: { label: "Upstreams", icon: "M9 15V8M9 8 4 4M9 8l5-4M4 4h.01M14 4h.01M9 15h.01", open: upstreamsPage, openOne: upstreamPage, names: 2 },
-  plugins: { label: "Plugins", icon: "M6 2v4M12 2v4M4 6h10v3a5 5 0 0 1-10 0zM9 14v3", open: pluginsPage },
-  callers: { label: "Callers", icon: "M9 9a3 3 0 1 0 0-6 3 3 0 0 0 0 6zM3 15.5c0-3.5 2.7-5 6-5s6 1.5 6 5", open: callersPage },
-  try: { label: "Try it", icon: "M5 3.5v11l9-5.5z", open: tryPage },
-  tests: { label: "Tests", icon: "M3 4.5 4.5 6 7 3M9.5 4.5H15M3 9.5 4.5 11 7 8M9.5 9.5H15M3 14.5 4.5 16 7 13M9.5 14.5H15", open: testsPage },
-  config: { label: "Configuration", icon: "M2.5 5.5H9M13 5.5h2.5M2.5 12.5H5M9 12.5h6.5M11 3.5v4M7 10.5v4", open: configPage },
-};
+import { forgetDrafts } from "./try_page.ts";
 
 const CONNECTIONS = { connecting: "Connecting…", live: "Live", lost: "Connection lost" } as const;
 const THEMES: Readonly<Record<Theme, string>> = { system: "Theme: system", light: "Theme: light", dark: "Theme: dark" };
 const MESSAGE_MS = 6000;
+const LEAVE = "What you entered on this page has not been applied. Leave the page and lose it?";
 
 /** "unknown" until the admin interface has been asked. */
 let session: "unknown" | "in" | "out" = "unknown";
@@ -53,12 +24,16 @@ let session: "unknown" | "in" | "out" = "unknown";
 let hadSession = false;
 let notice: string | null = null;
 let page: Page | null = null;
+/** A page with text that would have been lost when the session ended: for the time after the login. */
+let kept: { readonly hash: string; readonly page: Page } | null = null;
 let theme = restoreTheme();
 let countdown = 0;
 let frameRequest = 0;
 /** Where the page was scrolled to, by the entry of the browser's history. */
 const positions = new Map<string, number>();
 let entry = "";
+/** The place of that entry among those of this tab, so that one can go back to it. */
+let entryIndex = 0;
 /** Where the page is to be scrolled to once it is long enough; 0: it is there. */
 let scrollTarget = 0;
 /** Tells the other tabs of a login or a logout. */
@@ -76,7 +51,8 @@ const live = new LiveState({
   ended: onSessionEnded,
 });
 
-const frame: Frame = { goTo, refresh: () => live.refresh(), showMessage, showError };
+const READER: Session = { user: "", role: "admin", write: false, expiresAt: null };
+const frame: Frame = { session: READER, goTo, refresh: () => live.refresh(), showMessage, showError };
 
 const main = el("main", { class: "main", id: "main", tabindex: "-1" });
 const toasts = el("div", { class: "toasts", role: "status", "aria-live": "polite" });
@@ -111,7 +87,8 @@ const loginCard = el("main", { class: "login" });
 start();
 
 function start(): void {
-  addEventListener("hashchange", show);
+  addEventListener("hashchange", onHashChange);
+  addEventListener("beforeunload", (event) => (isDirty(page) || kept !== null) && event.preventDefault());
   document.addEventListener("visibilitychange", follow);
   tabs?.addEventListener("message", ({ data }) => (data === "in" ? onSignedIn() : onSignedOut("You have signed out in another tab.")));
   history.scrollRestoration = "manual";
@@ -175,6 +152,18 @@ function drawBanner(): void {
   countdown = setTimeout(draw, 1000);
 }
 
+/** The address has changed already: who stays goes back to the page's own. */
+function onHashChange(): void {
+  const { key, index = entryIndex + 1 } = entryState();
+  if (key !== undefined && key === entry) return;
+  if (!isDirty(page) || confirm(LEAVE)) show();
+  else history.go(entryIndex - index);
+}
+
+function isDirty(shown: Page | null): boolean {
+  return shown?.isDirty === true;
+}
+
 function show(): void {
   const target = parseHash(location.hash);
   if (session === "out" && target.page !== "login") return redirect(loginHash(location.hash));
@@ -182,7 +171,7 @@ function show(): void {
   if (session === "unknown") return;
   // The page that is left is still there.
   positions.set(entry, scrollY);
-  page?.close?.();
+  if (page !== kept?.page) page?.close?.();
   openMenu(false);
   if (session === "out") showLogin();
   else showPage(target.page, target.segments);
@@ -195,13 +184,15 @@ function redirect(hash: string): void {
 }
 
 function showPage(name: string, segments: readonly string[]): void {
-  const section = Object.hasOwn(SECTIONS, name) ? SECTIONS[name]! : null;
+  const section = Object.hasOwn(SECTIONS, name) && isOpenTo(SECTIONS[name]!) ? SECTIONS[name]! : null;
   // Routes and upstreams are named with their service: "#/routes/shop" is about the service.
   if (section?.names === 2 && segments.length === 1) return redirect(hashFor("services", segments[0]!));
   const open = segments.length === 0 ? section?.open : segments.length === section?.names ? section.openOne : undefined;
   const first = page === null;
-  page = (open ?? notFoundPage)(frame, segments);
+  page = kept?.hash === location.hash ? kept.page : (open ?? notFoundPage)(frame, segments);
+  if (page === kept?.page) kept = null;
   for (const [each, link] of links) {
+    link.hidden = !isOpenTo(SECTIONS[each]!);
     if (each === name) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
@@ -218,13 +209,17 @@ function showPage(name: string, segments: readonly string[]): void {
   if (!first) follow();
 }
 
-/** Gives the history's entry a key, by which its scroll position is found again. */
+/** Gives the history's entry a key, by which its scroll position is found again, and its place. */
 function enterHistory(): void {
-  const state = history.state as { readonly key?: string } | null;
-  entry = state?.key ?? String(Math.random());
-  if (state?.key === undefined) history.replaceState({ ...state, key: entry }, "");
+  const { key = String(Math.random()), index = entryIndex + 1 } = entryState();
+  [entry, entryIndex] = [key, index];
+  history.replaceState({ ...history.state, key, index }, "");
   scrollTarget = positions.get(entry) ?? Number(sessionStorage.getItem(entry) ?? 0);
   scrollTo(0, 0);
+}
+
+function entryState(): { readonly key?: string; readonly index?: number } {
+  return (history.state as { readonly key?: string; readonly index?: number } | null) ?? {};
 }
 
 /** Parts of a page arrive later than the page. */
@@ -278,6 +273,7 @@ function onSignedOut(text: string): void {
 }
 
 function showSignedOut(): void {
+  if (page !== null && isDirty(page)) kept = { hash: location.hash, page };
   session = "out";
   hadSession = false;
   show();
@@ -292,6 +288,7 @@ function onSessionEnded({ problem, message }: ApiError): void {
 }
 
 async function signOut(): Promise<void> {
+  if (isDirty(page) && !confirm(LEAVE)) return;
   try {
     await ask("DELETE", "/logout");
   } catch (error) {
@@ -299,13 +296,15 @@ async function signOut(): Promise<void> {
     if (!(error instanceof ApiError && error.status === 401)) return showMessage(`You are still signed in. ${sentence(error)}`, "bad");
   }
   tabs?.postMessage("out");
+  page?.close?.();
+  page = kept = null;
   history.pushState(null, "", "#/login");
   onSignedOut("You have signed out.");
 }
 
 function goTo(hash: string): void {
-  if (location.hash === hash) show();
-  else location.hash = hash;
+  if (location.hash !== hash) location.hash = hash;
+  else if (!isDirty(page) || confirm(LEAVE)) show();
 }
 
 function showError(error: unknown): void {
@@ -345,6 +344,11 @@ function skipToMain(event: MouseEvent): void {
 function notFoundPage(): Page {
   const node = el("div", { class: "card empty" }, el("p", {}, "There is no page at this address."), el("p", {}, el("a", { href: "#/" }, "Go to the overview")));
   return { title: "Page not found", node, update: () => {} };
+}
+
+/** Who cannot change anything does not see the pages for it. */
+function isOpenTo({ writes }: Section): boolean {
+  return writes !== true || frame.session?.write === true;
 }
 
 function linkOf(name: string, { label, icon }: Section): HTMLAnchorElement {

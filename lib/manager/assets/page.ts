@@ -34,14 +34,28 @@ export interface Page {
   readonly node: HTMLElement;
   /** Default: "total". */
   readonly shown?: Shown;
+  /** Whether something was entered that would be lost: who leaves is asked first. A session that ends keeps such a page for the time after the login. */
+  readonly isDirty?: boolean;
   /** Called once when the page is in the document, and whenever the state changes. */
   update(known: Known): void;
-  /** Called when the page is left: ends its timers and listeners. */
+  /** Called when the page is left: ends its timers and listeners. A page that was kept for the time after a login is updated again. */
   close?(): void;
 }
 
-/** The functions that the frame provides to each page. */
+/** Who has signed in, and what the gateway accepts from them: it refuses the rest, whatever a page shows. */
+export interface Session {
+  readonly user: string;
+  readonly role: "admin" | "viewer";
+  /** Whether the gateway takes changes from this user: an admin's, with ADMIN_WRITE. */
+  readonly write: boolean;
+  /** By the gateway's clock, in ms since 1970; null: not known. */
+  readonly expiresAt: number | null;
+}
+
+/** What the frame provides to each page. */
 export interface Frame {
+  /** Null until it is known. */
+  readonly session: Session | null;
   /** Goes to another page: "#/routes/shop/list". */
   goTo(hash: string): void;
   /** Requests configuration, status, health and stats again, as after a reload. */
