@@ -1,0 +1,84 @@
+import { describe, expect, it } from "vitest";
+import { textDiff, type Hunk } from "../../../lib/manager/assets/text_diff.ts";
+import { growth, LINEAR } from "../../support/growth.ts";
+import { random } from "../../support/random.ts";
+
+const shown = (hunk: Hunk) => hunk.map(({ kind, text }) => `${{ same: " ", removed: "-", added: "+" }[kind]}${text}`);
+const numbers = (from: number, to: number) => Array.from({ length: to - from + 1 }, (_, i) => String(from + i));
+
+/** Applies the hunks to the old text. */
+function patched(before: string, hunks: readonly Hunk[]): string {
+  const lines = before.split("\n");
+  const made: string[] = [];
+  let next = 0;
+  for (const line of hunks.flat()) {
+    if (line.before !== null) {
+      while (next < line.before - 1) made.push(lines[next++]!);
+      expect(lines[next]).toBe(line.text);
+      next += 1;
+    }
+    if (line.kind === "removed") continue;
+    if (line.before === null) while (made.length < line.after! - 1) made.push(lines[next++]!);
+    expect(line.after).toBe(made.push(line.text));
+  }
+  return [...made, ...lines.slice(next)].join("\n");
+}
+
+describe("the difference of two texts", () => {
+  it("is empty for the same text", () => {
+    expect(textDiff("a\nb\n", "a\nb\n")).toEqual([]);
+    expect(textDiff("", "")).toEqual([]);
+  });
+
+  it("has the changed lines with three lines around them and the numbers of both texts", () => {
+    const before = numbers(1, 20).join("\n");
+    const [hunk, ...others] = textDiff(before, before.replace("\n10\n", "\nten\nand a half\n"));
+    expect(others).toEqual([]);
+    expect(shown(hunk!)).toEqual([" 7", " 8", " 9", "-10", "+ten", "+and a half", " 11", " 12", " 13"]);
+    expect(hunk!.map((line) => [line.before, line.after])).toEqual([[7, 7], [8, 8], [9, 9], [10, null], [null, 10], [null, 11], [11, 12], [12, 13], [13, 14]]);
+  });
+
+  it("joins changes that are six lines apart, and parts those that are seven apart", () => {
+    const lines = numbers(1, 30);
+    const changed = (...at: number[]) => lines.map((line, i) => (at.includes(i) ? "x" : line)).join("\n");
+    expect(textDiff(lines.join("\n"), changed(10, 17))).toHaveLength(1);
+    expect(textDiff(lines.join("\n"), changed(10, 18))).toHaveLength(2);
+  });
+
+  it("shows a missing line end at the end, and another kind of line ends, as a difference", () => {
+    expect(shown(textDiff("a\n", "a")[0]!)).toEqual([" a", "-"]);
+    expect(shown(textDiff("a\r\nb", "a\nb")[0]!)).toEqual(["-a\r", "+a", " b"]);
+  });
+
+  it("turns the one text into the other, and is as short as possible while the texts are alike", () => {
+    for (let seed = 0; seed < 2000; seed++) {
+      const r = random(seed);
+      const before = r.list(0, 30, () => r.pick(["a", "b", "c", "d"]));
+      const after = r.chance(0.2) ? r.list(0, 30, () => r.pick(["a", "b", "e"])) : before.flatMap((line) => (r.chance(0.1) ? [] : r.chance(0.1) ? [line, "new"] : [line]));
+      const hunks = textDiff(before.join("\n"), after.join("\n"));
+      expect(patched(before.join("\n"), hunks), `seed ${seed}`).toBe(after.join("\n"));
+      const [old, next] = [before, after].map((lines) => lines.join("\n").split("\n"));
+      expect(hunks.flat().filter(({ kind }) => kind !== "same").length, `seed ${seed}`).toBe(old!.length + next!.length - 2 * commonLength(old!, next!));
+    }
+  });
+
+  it("replaces everything between the first and the last difference of texts that differ too much", () => {
+    const before = ["{", ...numbers(1, 3000), "}"].join("\n");
+    const after = ["{", ...numbers(5001, 8000), "}"].join("\n");
+    const hunks = textDiff(before, after);
+    expect(patched(before, hunks)).toBe(after);
+    expect(hunks.flat().filter(({ kind }) => kind === "removed")).toHaveLength(3000);
+  });
+
+  it("takes time in proportion to the lines, also for texts made to take long", () => {
+    const lines = (count: number, of: (i: number) => string) => Array.from({ length: count }, (_, i) => of(i)).join("\n");
+    expect(growth((size) => void textDiff(lines(size, (i) => (i % 3 === 0 ? "a" : "b")), lines(size, (i) => (i % 2 === 0 ? "a" : "b"))), 20_000)).toBeLessThan(LINEAR);
+  });
+});
+
+/** The length of a longest common subsequence, by the table of all pairs. */
+function commonLength(a: readonly string[], b: readonly string[]): number {
+  let row = new Array<number>(b.length + 1).fill(0);
+  for (const line of a) row = b.reduce<number[]>((made, other, j) => [...made, line === other ? row[j]! + 1 : Math.max(made[j]!, row[j + 1]!)], [0]);
+  return row[b.length]!;
+}
