@@ -31,7 +31,7 @@ export const systemClock: Clock = {
 };
 
 /** Resolves with `done`, or after `maxMs` milliseconds; nothing is cancelled. The wait keeps the process alive. */
-export async function waitAtMost(done: Promise<void>, maxMs: number): Promise<void> {
+export async function waitAtMost(done: Promise<unknown>, maxMs: number): Promise<void> {
   let timer: NodeJS.Timeout | undefined;
   await Promise.race([done, new Promise((resolve) => (timer = setTimeout(resolve, maxMs)))]);
   clearTimeout(timer);

@@ -57,7 +57,11 @@ async function serve(settings: Settings): Promise<ExitCode> {
   let stopped: Promise<ExitCode> | null = null;
   // From the first open port on a request may be in flight, and the start goes on: what it opens is drained when it is there.
   const onListen = () => {
-    stopped = untilStopped(async (signal) => drain(signal, await starting, settings, log), log, async () => started && endAtOnce(started, log));
+    const cut = async () => {
+      if (started !== null) await endAtOnce(started, log);
+      await waitAtMost(output.close(), LINGER_MS);
+    };
+    stopped = untilStopped(async (signal) => drain(signal, await starting, settings, log), log, cut);
     stopped.catch(ignore);
   };
   const starting = start(settings, { ...options, reload: async () => reloadAll(await starting, "admin"), onListen }, log);

@@ -14,20 +14,23 @@ import type { Started } from "./start.ts";
 export const LINGER_MS = 500;
 
 /**
- * Resolves with 0 when `end`, called at the first signal, has finished. A second signal ends the process at once, with 1, or by `kill`, which is
- * for threads that Node would wait for.
+ * Resolves with 0 when `end`, called at the first signal, has finished. A second signal ends the process at once, with 1: `cut` gets half a second
+ * for that.
  */
-export function untilStopped(end: (signal: NodeJS.Signals) => Promise<void>, log: Log, kill: () => Promise<unknown> = async () => {}): Promise<ExitCode> {
+export function untilStopped(end: (signal: NodeJS.Signals) => Promise<"drained" | "cut" | void>, log: Log, cut: () => Promise<unknown> = async () => {}): Promise<ExitCode> {
   return new Promise((resolve, reject) => {
-    let isStopping = false;
+    let state: "serving" | "ending" | "ending at once" = "serving";
     const stop = async (signal: NodeJS.Signals) => {
-      if (isStopping) {
+      if (state !== "serving") {
+        state = "ending at once";
         log.warn(`${signal} again: ending at once`);
-        await kill();
+        await cut();
         process.exit(1);
       }
-      isStopping = true;
-      await end(signal);
+      state = "ending";
+      const outcome = await end(signal);
+      if (state !== "ending") return;
+      if (outcome === "cut") log.warn("the grace period is over: requests still in flight were cut off");
       log.info("stopped");
       process.off("SIGTERM", onSignal).off("SIGINT", onSignal);
       resolve(0);
@@ -43,7 +46,7 @@ export function untilStopped(end: (signal: NodeJS.Signals) => Promise<void>, log
  * Drains a gateway: reports not ready, keeps serving while load balancers notice, stops accepting, and finishes the requests in flight
  * within the grace period.
  */
-export async function drain(signal: NodeJS.Signals, { gateway, admin, manager, probes }: Pick<Started, "gateway" | "admin" | "manager" | "probes">, settings: Settings, log: Log): Promise<void> {
+export async function drain(signal: NodeJS.Signals, { gateway, admin, manager, probes }: Pick<Started, "gateway" | "admin" | "manager" | "probes">, settings: Settings, log: Log): Promise<"drained" | "cut"> {
   if (settings.preStopDelayS > 0) {
     gateway.announceStop();
     log.info(`${signal}: not ready any more, still serving`, { in_flight: gateway.inFlight, delay_s: settings.preStopDelayS });
@@ -55,10 +58,10 @@ export async function drain(signal: NodeJS.Signals, { gateway, admin, manager, p
   await admin?.close();
   await manager?.close(); // after the others, so that users can watch them drain
   await probes?.close(); // last: a supervisor has to be told "not ready" until the end
-  if (outcome === "cut") log.warn("the grace period is over: requests still in flight were cut off");
   // Else Node cleans up, and waits without end, with a busy core, for writes of HTTP/2 sessions whose peer has broken the protocol.
   process.once("beforeExit", () => process.exit());
   exitBy(begunAt + settings.shutdownGraceS * 1000, gateway, log);
+  return outcome;
 }
 
 /** Ends the process if something keeps it that cannot be ended, a name look-up until the moment `endsAt`. */
@@ -72,8 +75,12 @@ function exitBy(endsAt: number, gateway: GatewayCore, log: Log): void {
   setTimeout(look, LINGER_MS).unref();
 }
 
-/** The second signal: ends the workers, and the process where one of them does not end. */
-export async function endAtOnce({ gateway }: Started, log: Log): Promise<void> {
+/**
+ * The second signal: cuts off what is in flight, so that it is logged and its costs are booked, ends the workers, and the process where one of
+ * them does not end.
+ */
+export async function endAtOnce({ gateway }: Pick<Started, "gateway">, log: Log): Promise<void> {
+  await waitAtMost(gateway.close(0), LINGER_MS);
   await waitAtMost(GatewayCore.partsOf(gateway).configuration.followers?.terminate() ?? Promise.resolve(), LINGER_MS);
   if (threadsOf(gateway) > 0) killItself(log);
 }

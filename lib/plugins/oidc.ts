@@ -85,7 +85,8 @@ export const oidc: Plugin<typeof schema> = {
     };
     const sessions = new LoginSessions({ tools, provider, seal, ttlS: own.ttlS, judge, settings: config });
     const challenge = `OpenIDConnect realm=${quotedString(tools.gatewayName)}`;
-    const flow = new LoginFlow({ config, provider, seal, sessions, challenge, now: () => tools.clock.wall() / 1000 });
+    const used = tools.keep("logins", null, () => tools.verdicts.part<true>());
+    const flow = new LoginFlow({ config, provider, seal, sessions, used, challenge, now: () => tools.clock.wall() / 1000 });
     const withClaims = headerReplacer(Object.values(config.claimsToHeaders ?? {}));
     const assumed = tools.verifiedClaims === null ? null : judge(tools.verifiedClaims);
 

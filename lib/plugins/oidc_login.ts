@@ -2,6 +2,7 @@
  * The steps of the plugin kind `oidc` that a person sees: the way to the provider, the way back, and the logout.
  */
 import { createHash, randomBytes } from "node:crypto";
+import type { MemoryPart } from "../base/shared_memory.ts";
 import { isLoopback } from "../base/url_destination.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { headerValue, headerValues, type HeaderList } from "../http/headers.ts";
@@ -25,6 +26,8 @@ interface LoginFlowOptions {
   readonly provider: Provider;
   readonly seal: Seal;
   readonly sessions: LoginSessions;
+  /** The states of logins whose code was sent to the provider: a copy of the cookie must not cause more requests to it. */
+  readonly used: MemoryPart<true>;
   /** For WWW-Authenticate. */
   readonly challenge: string;
   /** In seconds since 1970. */
@@ -156,8 +159,8 @@ export class LoginFlow {
 
   /** The text of the session's cookie, or why the login fails. Rejects with a `ProviderFailure` when the provider cannot be asked. */
   async #outcome(exchange: Exchange, answer: URLSearchParams, pending: Pending | null): Promise<{ readonly text: string } | Failure> {
-    const { provider, sessions, now, config } = this.#options;
-    if (pending === null) return failure("This login was not begun in this browser, or it has been completed already.", "state");
+    const { provider, sessions, used, now, config } = this.#options;
+    if (pending === null || used.get(pending.state) === true) return failure("This login was not begun in this browser, or it has been completed already.", "state");
     if (now() >= pending.until) return failure("This login took more than ten minutes.", "late");
     if (["code", "state", "iss", "error"].some((each) => answer.getAll(each).length > 1)) return failure("The answer of the login provider is ambiguous.", "ambiguous");
     const { namesItself } = await provider.metadata();
@@ -167,6 +170,7 @@ export class LoginFlow {
     if (error !== null) return failure(REFUSED, CODE.test(error) ? `the provider says ${error}` : "error");
     const code = answer.get("code") ?? "";
     if (code === "") return failure("The answer of the login provider has no code.", "no code");
+    used.set(pending.state, true, 0);
     const from = now();
     const form = { grant_type: "authorization_code", code, redirect_uri: this.#redirectUri(exchange), code_verifier: pending.verifier };
     const tokens = await provider.tokens(form).catch((thrown: unknown) => {

@@ -42,7 +42,8 @@ export function workerCounters(clock: Clock, threads: Pick<Threads, "id" | "coun
     const tableIn = (buffer: ArrayBufferLike) => SharedTable.in(buffer, { secret, shards, owner: threads.id, isMain });
     const words = new Int32Array(shared);
     if (isMain) words[FOLLOWS] = isTooSmall || known?.isSettled === false ? 1 : 0;
-    const before = words[FOLLOWS] === 1 ? memory!(`${name}, before`, 0, known?.former) : shared;
+    // What was replaced before this has moved when the next memory is used: every worker moves all before it prepares another configuration.
+    const before = words[FOLLOWS] === 1 ? memory!(`${name}, before`, 0, isTooSmall ? known.memory : known?.former) : shared;
     // Where another thread has forgotten the limiter and made it again, its memory is another one.
     const now = known?.memory === before || known?.memory === shared ? known : tableIn(before);
     now.prepared = now.memory === shared ? null : tableIn(shared);
@@ -144,7 +145,7 @@ export class SharedTable implements CallerTable {
     if (this.prepared === null || this.prepared.memory !== inForce) return;
     const { memory, shards } = this.prepared;
     this.prepared = null;
-    // What was replaced before has moved by now: every worker moves all before it prepares another configuration.
+    // What was replaced before has moved by now.
     this.#successors.forEach((callers, i) => (this.#list[i] = callers));
     this.#successors = shards;
     this.memory = memory;

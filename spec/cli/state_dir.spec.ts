@@ -37,6 +37,25 @@ describe("STATE_DIR", () => {
     expect(await statuses(third.port, 5)).toEqual([200, 200, 200, 429, 429]);
   });
 
+  it("a second signal books what is in flight before it ends the program", async () => {
+    const origin = await backend((_request, response) => void response.writeHead(200, { "Content-Type": "application/json" }).write("{"));
+    const cost = { response_json: "usage", default: 7 };
+    const config = oneService(origin.port, { plugins: [{ name: "quota", config: { limit: 10, per: "month", limit_by: "all", cost } }] });
+    const folder = emptyFolder();
+    const { port, child, says, ended } = await runningProgram(config, [], { STATE_DIR: folder });
+    const answer = expect(ask(port, { path: "/a/x" })).rejects.toThrow();
+    await eventually(() => origin.seen.length === 1, "a request at the upstream");
+    child.kill("SIGTERM");
+    await says("SIGTERM: draining");
+    child.kill("SIGTERM");
+    await answer;
+    const { code, stdout, stderr } = await ended;
+    expect(code).toBe(1);
+    expect(logLines(stdout)).toMatchObject([{ path: "/a/x", code: "client_closed" }]);
+    expect(logLines(stderr).at(-1)).toMatchObject({ message: "SIGTERM again: ending at once" });
+    expect(written(folder)).toBe(7);
+  });
+
   it("a second process with the same folder is refused with exit code 2, and the first one is not disturbed", async () => {
     const [config, folder] = [await quotaOf(10), emptyFolder()];
     const first = await runningProgram(config, [], { STATE_DIR: folder });

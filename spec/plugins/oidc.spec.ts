@@ -112,13 +112,19 @@ describe("the way back", () => {
     expect([...own.cookies.keys()]).toEqual([SESSION]);
   });
 
-  it("refuses an answer that is used again, also with another code", async () => {
+  it("refuses an answer that is used again, also with another code or a copy of its cookie: the provider gets one request", async () => {
     const at = await provider();
-    const own = browser(gatewayAt(at));
+    const gateway = gatewayAt(at);
+    const own = browser(gateway);
     const begun = await own.open("/a/page");
     accepts(at, begun);
+    const copied = browser(gateway, new Map(own.cookies));
     await own.open(wayBack(begun));
-    for (const url of [wayBack(begun), wayBack(begun, { code: "other" })]) expect(await own.open(url)).toMatchObject({ status: 400, code: "login_failed", fault: "oidc: state" });
+    for (const { cookies } of [own, copied]) {
+      for (const url of [wayBack(begun), wayBack(begun, { code: "other" })]) {
+        expect(await browser(gateway, new Map(cookies)).open(url)).toMatchObject({ status: 400, code: "login_failed", fault: "oidc: state" });
+      }
+    }
     expect(at.asked).toHaveLength(1);
   });
 

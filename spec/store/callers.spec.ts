@@ -2,7 +2,7 @@
 import { describe, expect, it } from "vitest";
 import type { Window } from "../../lib/store/counters.ts";
 import { MemoryLimiter } from "../../lib/store/memory.ts";
-import { SharedTable } from "../../lib/store/shared_callers.ts";
+import { SharedTable, workerCounters } from "../../lib/store/shared_callers.ts";
 import { manualClock } from "../support/clock.ts";
 import { random } from "../support/random.ts";
 
@@ -193,5 +193,52 @@ describe("shards", () => {
     for (const { words } of other.shards) expect(Math.abs(words[SIZE]! - 125)).toBeLessThan(50);
     for (let i = 0; i < 100; i++) limiters[0]!.decide(`more ${i}`);
     expect(other.size).toBe(1_000);
+  });
+});
+
+/** The main thread of a program, and a worker: what the counters of a key have of a configuration, and how it comes into force in each. */
+function program() {
+  const clock = manualClock();
+  const main = workerCounters(clock, { id: 1, count: 2, place: -1 }, SECRET);
+  const worker = workerCounters(clock, { id: 2, count: 2, place: 0 }, SECRET);
+  const compile = (maxCallers: number) => {
+    const options = { windows: [minute(5)], maxCallers };
+    const memory = new Map<string, ArrayBufferLike>();
+    main.limiter("k", options, (name, bytes, known) => {
+      memory.set(name, memory.get(name) ?? known ?? new SharedArrayBuffer(bytes));
+      return memory.get(name)!;
+    });
+    return { memory, inWorker: () => worker.limiter("k", options, (name) => memory.get(name)!) };
+  };
+  const used = () => main.all.get("k")!.size;
+  return { main, worker, compile, used };
+}
+
+describe("a reload with more callers, right behind another one that no worker has carried out yet", () => {
+  it.each(["accepted", "refused"])("%s: no count is lost, and the main thread sees those in force", (outcome) => {
+    const { main, worker, compile, used } = program();
+    const first = compile(1_000);
+    let limiter = first.inWorker();
+    for (const counters of [main, worker]) counters.adopt(first.memory);
+    for (let i = 0; i < 3; i++) limiter.decide("a");
+    const second = compile(10_000);
+    limiter = second.inWorker();
+    main.adopt(second.memory);
+    const third = compile(100_000);
+    worker.adopt(second.memory);
+    const later = third.inWorker();
+    if (outcome === "accepted") {
+      for (const counters of [main, worker]) counters.adopt(third.memory);
+      limiter = later;
+    }
+    expect(limiter.decide("a").remaining).toEqual([1]);
+    limiter.decide("b");
+    expect(used()).toBe(2);
+    const fourth = compile(100_000);
+    limiter = fourth.inWorker();
+    for (const counters of [main, worker]) counters.adopt(fourth.memory);
+    expect(limiter.decide("a").remaining).toEqual([0]);
+    expect(limiter.decide("b").remaining).toEqual([3]);
+    expect(used()).toBe(2);
   });
 });
