@@ -228,6 +228,7 @@ async function turn({ machine, scenario, seconds: asked, notes }: Task, { compet
     clearTimeout(half);
     const after = costsOf(running.pid);
     if (gauged.failures > 0) notes.push(`${scenario.name}: a turn of ${competitor.name} does not count: ${gauged.failures} requests failed`);
+    else if (gauged.requests === 0) notes.push(`${scenario.name}: a turn of ${competitor.name} does not count: nothing was answered`);
     else if (running.over()) notes.push(`${scenario.name}: ${competitor.name} has ended: ${running.errors().trim()}`);
     else {
       const cpuMicros = (after.cpuMicros - before.cpuMicros) / gauged.requests;
