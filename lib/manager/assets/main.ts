@@ -9,6 +9,7 @@ import { hashFor, loginHash, parseHash } from "./url_hash.ts";
 import { LiveState } from "./live_state.ts";
 import { LoginPage } from "./login.ts";
 import type { Frame, Page, Session } from "./page.ts";
+import { readOnlyPage } from "./read_only_page.ts";
 import { SECTIONS, type Section } from "./sections.ts";
 import { nextTheme, restoreTheme, type Theme } from "./theme.ts";
 import { forgetDrafts } from "./try_page.ts";
@@ -16,7 +17,7 @@ import { forgetDrafts } from "./try_page.ts";
 const CONNECTIONS = { connecting: "Connecting…", live: "Live", lost: "Connection lost" } as const;
 const THEMES: Readonly<Record<Theme, string>> = { system: "Theme: system", light: "Theme: light", dark: "Theme: dark" };
 const MESSAGE_MS = 6000;
-const LEAVE = "What you entered on this page has not been applied. Leave the page and lose it?";
+const LEAVE = "What you entered has not been applied. Leave and lose it?";
 
 /** "unknown" until the admin interface has been asked. */
 let session: "unknown" | "in" | "out" = "unknown";
@@ -88,7 +89,7 @@ start();
 
 function start(): void {
   addEventListener("hashchange", onHashChange);
-  addEventListener("beforeunload", (event) => (isDirty(page) || kept !== null) && event.preventDefault());
+  addEventListener("beforeunload", (event) => (isDirty(page) || kept !== null || draft.isDirty) && event.preventDefault());
   document.addEventListener("visibilitychange", follow);
   tabs?.addEventListener("message", ({ data }) => (data === "in" ? onSignedIn() : onSignedOut("You have signed out in another tab.")));
   history.scrollRestoration = "manual";
@@ -184,10 +185,10 @@ function redirect(hash: string): void {
 }
 
 function showPage(name: string, segments: readonly string[]): void {
-  const section = Object.hasOwn(SECTIONS, name) && isOpenTo(SECTIONS[name]!) ? SECTIONS[name]! : null;
+  const section = Object.hasOwn(SECTIONS, name) ? SECTIONS[name]! : null;
   // Routes and upstreams are named with their service: "#/routes/shop" is about the service.
   if (section?.names === 2 && segments.length === 1) return redirect(hashFor("services", segments[0]!));
-  const open = segments.length === 0 ? section?.open : segments.length === section?.names ? section.openOne : undefined;
+  const open = section !== null && !isOpenTo(section) ? readOnlyPage : segments.length === 0 ? section?.open : segments.length === section?.names ? section.openOne : undefined;
   const first = page === null;
   page = kept?.hash === location.hash ? kept.page : (open ?? notFoundPage)(frame, segments);
   if (page === kept?.page) kept = null;
@@ -288,7 +289,7 @@ function onSessionEnded({ problem, message }: ApiError): void {
 }
 
 async function signOut(): Promise<void> {
-  if (isDirty(page) && !confirm(LEAVE)) return;
+  if ((isDirty(page) || draft.isDirty) && !confirm(LEAVE)) return;
   try {
     await ask("DELETE", "/logout");
   } catch (error) {

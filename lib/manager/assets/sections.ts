@@ -3,6 +3,7 @@
  */
 import { callersPage } from "./callers_page.ts";
 import { configPage } from "./config_page.ts";
+import { editorPage } from "./editor_page.ts";
 import { overviewPage } from "./overview.ts";
 import type { OpenPage } from "./page.ts";
 import { pluginsPage } from "./plugins_page.ts";
@@ -36,4 +37,5 @@ export const SECTIONS: Readonly<Record<string, Section>> = {
   try: { label: "Try it", icon: "M5 3.5v11l9-5.5z", open: tryPage },
   tests: { label: "Tests", icon: "M3 4.5 4.5 6 7 3M9.5 4.5H15M3 9.5 4.5 11 7 8M9.5 9.5H15M3 14.5 4.5 16 7 13M9.5 14.5H15", open: testsPage },
   config: { label: "Configuration", icon: "M2.5 5.5H9M13 5.5h2.5M2.5 12.5H5M9 12.5h6.5M11 3.5v4M7 10.5v4", open: configPage },
+  edit: { label: "Edit", icon: "M3 15h3l8.5-8.5-3-3L3 12zM9.5 5.5l3 3", open: editorPage, writes: true },
 };
