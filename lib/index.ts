@@ -50,7 +50,7 @@ export type { DryRun, MovedRequest, MovedRequests } from "./proof/dry_run.ts";
 export type { GuardsLost, RoutePlace } from "./proof/guards_lost.ts";
 export type { RouteDiff } from "./proof/route_diff.ts";
 export type { ExplainedCandidate } from "./proof/route_reasons.ts";
-export type { GatewayStatus, LastReload, LastTests, PluginFaults, ReloadCause, Reloaded, TestReport, TestResult } from "./gateway/status.ts";
+export type { GatewayStatus, LastReload, LastTests, PluginFaults, Refusal, ReloadCause, Reloaded, ShownIssue, TestReport, TestResult } from "./gateway/status.ts";
 export type { ConfigWarning, ShownCertificate, Warning, WarningCode } from "./gateway/status.ts";
 export { ConfigError } from "./gateway/config_error.ts";
 export type { Gateway } from "./embed/gateway.ts";

@@ -38,7 +38,7 @@ export async function reloadRequest(inbound: Inbound, { gateway, reload, log }: 
   const { digest } = reloaded;
   if (reloaded.outcome === "taken") return json(200, { digest, changed: reloaded.changes.length > 0, changes: reloaded.changes });
   const detail = `Configuration ${digest} stays in force.`;
-  return problem(call, "configuration_refused", { detail, members: { digest, issues: reloaded.issues } });
+  return problem(call, "configuration_refused", { detail, members: { digest, file: reloaded.file, issues: reloaded.issues } });
 }
 
 /** Of a dry run that finds too many waiting. */

@@ -2,12 +2,13 @@
  * `edge-gateway validate`: checks a configuration without starting anything. It runs the code of plugin modules.
  */
 import { messageOf } from "../base/errors.ts";
-import { formatPath, positionAt } from "../config/json.ts";
+import { positionAt } from "../config/json.ts";
 import { parseJson } from "../config/json_text.ts";
 import { readConfigFile, type ConfigIssue } from "../config/source.ts";
 import { readValues } from "../config/settings_errors.ts";
 import { SETTINGS } from "../config/settings_table.ts";
 import { ConfigError } from "../gateway/config_error.ts";
+import { shownIssue } from "../gateway/refusal.ts";
 import { loadPluginModules } from "../parts/load.ts";
 import { Candidate } from "../proof/candidate.ts";
 import { configWarnings } from "../proof/config_warnings.ts";
@@ -76,8 +77,9 @@ function viewOf({ counts, digest, signer, tests, warnings, error }: Validated) {
   return { valid: error === null, digest, ...(signer !== undefined && { signed_by: signer }), counts, tests, warnings: shown, issues: (error?.issues ?? []).map((issue) => issueView(issue, error?.file)) };
 }
 
-function issueView({ at, message, position, file }: ConfigIssue, configFile: string | undefined) {
-  return { file: file ?? configFile ?? null, line: position?.line ?? null, column: position?.column ?? null, path: formatPath(at), message };
+function issueView(issue: ConfigIssue, configFile: string | undefined) {
+  const { line, column, path, message } = shownIssue(issue);
+  return { file: issue.file ?? configFile ?? null, line, column, path, message };
 }
 
 /** The configuration file that a command names, as --config FILE, as FILE or by CONFIG_FILE_PATH; default gw.json. Throws a `Failure`. */

@@ -3,6 +3,8 @@
  */
 import { MAX_POSTED_BYTES, type dryRunView } from "../admin/reload_request.ts";
 import { readClientSettings } from "../config/command_settings.ts";
+import { linesOf } from "../gateway/refusal.ts";
+import type { ShownIssue } from "../gateway/status.ts";
 import { changeLine, type Change } from "../proof/config_diff.ts";
 import type { RoutePlace } from "../proof/guards_lost.ts";
 import { asAdmin, unexpected, type AdminAnswer } from "./admin_client.ts";
@@ -45,12 +47,12 @@ function printDryRun({ status, json, ...rest }: AdminAnswer, file: string | null
     throw new Failure(withoutControls(`${url} refused the request: ${json.detail}`), 1);
   }
   if (status !== 200 || (json.outcome !== "accepted" && json.outcome !== "refused")) throw unexpected({ status, json, ...rest }, `POST ${DRY_RUN}`, url);
-  const { outcome, issues, warnings, tests, untested, diff, requests } = json as unknown as DryRunJson;
+  const { outcome, file: ofIssues, issues, warnings, tests, untested, diff, requests } = json as unknown as DryRunJson;
   const name = file ?? "the gateway's configuration file";
   const ran = tests === null ? [] : [`${tests.passed} of ${counted(tests.passed + tests.failed + tests.not_run, "test")} passed${tests.not_run === 0 ? "" : `, ${tests.not_run} not run`}`];
   const facts = [...ran, ...(warnings.length === 0 ? [] : [counted(warnings.length, "warning")])];
   const lines = [
-    ...issues.map((issue) => (file === null ? issue : issue.replace(POSTED_AT, file))),
+    ...issueLines(issues, typeof ofIssues === "string" ? (file ?? ofIssues) : null),
     ...warningLines(warnings, file),
     ...(untested === null ? [] : [untested]),
     ...(diff === null ? [] : diffLines(diff)),
@@ -62,8 +64,6 @@ function printDryRun({ status, json, ...rest }: AdminAnswer, file: string | null
 }
 
 const REFUSED_REQUESTS = new Set(["bad_request", "request_invalid", "body_too_large", "overloaded"]);
-/** The name that the gateway gives to a text that came without one. */
-const POSTED_AT = /^\S*\(posted\)/;
 
 function requestLines({ checked, other_route: other, no_route: none, undecided, examples }: NonNullable<DryRunJson["requests"]>): string[] {
   const open = undecided === 0 ? "" : `; of ${undecided} the route depends on headers, query or cookies, which are not kept`;
@@ -76,23 +76,34 @@ function requestLines({ checked, other_route: other, no_route: none, undecided, 
 }
 
 function print(answer: AdminAnswer, lastChange: unknown, url: string): ExitCode {
-  const { digest, changes, issues } = answer.json;
+  const { digest, changes, file, issues } = answer.json;
   if (answer.status === 200 && Array.isArray(changes)) {
-    const lines = linesOf(changes);
+    const lines = changeLines(changes);
     if (lines.length === 0) lines.push("the text has not changed; its secrets were resolved again");
     const { at, by, changes: earlier } = (lastChange ?? {}) as Readonly<Record<string, unknown>>;
-    if (Array.isArray(earlier)) lines.push(`the last change was at ${String(at)} (${String(by)}):`, ...linesOf(earlier));
+    if (Array.isArray(earlier)) lines.push(`the last change was at ${String(at)} (${String(by)}):`, ...changeLines(earlier));
     process.stdout.write(printable([...lines, `configuration ${String(digest)} is in force`]));
     return 0;
   }
   if (answer.status === 422 && Array.isArray(issues)) {
-    process.stderr.write(printable([...issues.map(String), `The configuration was refused; ${String(digest)} stays in force.`]));
+    process.stderr.write(printable([...issueLines(issues, typeof file === "string" ? file : null), `The configuration was refused; ${String(digest)} stays in force.`]));
     return 2;
   }
   throw unexpected(answer, "POST /gateway/reload", url);
 }
 
+/** As `validate` prints them, those about the whole text first. Gateways before 0.3 send lines. */
+function issueLines(issues: readonly (Partial<ShownIssue> | string | null)[], file: string | null): string[] {
+  const shown = issues.map((issue): ShownIssue => {
+    const { path = "", line = null, column = null, message, ...rest } = typeof issue === "string" ? { message: issue } : (issue ?? {});
+    return { path: String(path), line, column, message: String(message), ...rest };
+  });
+  const isOfText = ({ path, line }: ShownIssue) => path === "" && line === null;
+  const ofText = shown.filter(isOfText).flatMap((issue) => linesOf({ file, issues: [issue] }));
+  return [...ofText, ...linesOf({ file, issues: shown.filter((issue) => !isOfText(issue)) })];
+}
+
 /** Gateways before 0.3 send no fields. */
-function linesOf(changes: readonly (Partial<Change> | null)[]): string[] {
+function changeLines(changes: readonly (Partial<Change> | null)[]): string[] {
   return changes.map((each) => changeLine({ change: String(each?.change), name: String(each?.name), fields: Array.isArray(each?.fields) ? each.fields.map(String) : [] }));
 }

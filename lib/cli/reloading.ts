@@ -4,6 +4,7 @@
 import type { Log } from "../base/log.ts";
 import type { Settings } from "../config/settings.ts";
 import { GatewayCore, type LastReload, type ReloadCause } from "../gateway/gateway.ts";
+import { linesOf } from "../gateway/refusal.ts";
 import type { Change } from "../proof/config_diff.ts";
 import { logWarnings } from "./counted.ts";
 
@@ -32,7 +33,7 @@ export async function reloadFrom(gateway: GatewayCore, by: ReloadCause, settings
   } catch (error) {
     const { lastReload } = configuration;
     if (lastReload?.outcome !== "refused") throw error;
-    const { issues } = lastReload;
+    const issues = linesOf(lastReload);
     log.error(`reload refused, configuration ${gateway.digest} stays in force`, { file: settings.configPath, by, ...(isJson && { issues }) });
     if (!isJson) for (const issue of issues) log.error(`  ${issue}`);
   }

@@ -2,7 +2,7 @@
  * Turns the text of a configuration into a Config, or reports all its errors.
  */
 import { createHash } from "node:crypto";
-import { byPosition, formatPath, inKeyOrder, positionAt, type Issue, type Json, type JsonNode } from "./json.ts";
+import { byPosition, formatPath, inKeyOrder, positionAt, type Issue, type Json, type JsonNode, type Path } from "./json.ts";
 import type { RoutesRead } from "./declarations.ts";
 import { configSchema, type Config, type PluginKind } from "./model.ts";
 import type { PartFields } from "./part_fields.ts";
@@ -94,10 +94,10 @@ export function loadConfig<K extends PluginKind>(source: ConfigSource, options: 
  * One line per issue, in columns: `gw.json:3:14  services[0].upstreams[1].port  expected …`. Without `file`, issues of the configuration
  * itself are without positions.
  */
-export function formatIssues(issues: readonly Issue[], file?: string): string {
+export function formatIssues(issues: readonly (Omit<Issue, "at"> & { readonly at: Path | string })[], file?: string): string {
   const rows = issues.map(({ at, message, position, file: place = file }) => ({
     place: place === undefined ? "" : position === null ? place : `${place}:${position.line}:${position.column}`,
-    path: formatPath(at),
+    path: typeof at === "string" ? at : formatPath(at),
     message,
   }));
   const width = (texts: readonly string[]) => Math.min(60, Math.max(0, ...texts.map((text) => text.length)));

@@ -2,10 +2,10 @@
  * Replaces the configuration in force, one job after the other: each reads a configuration or files, and brings them into force in all
  * threads of the program or in none.
  */
-import { ConfigError } from "./config_error.ts";
 import type { ConfigInput } from "./config_input.ts";
 import type { ReadConfig } from "./config_reader.ts";
 import type { Configuration } from "./configuration.ts";
+import { whyRefused } from "./refusal.ts";
 import type { Reloaded, ReloadCause } from "./status.ts";
 
 export class Reloads {
@@ -93,8 +93,7 @@ export class Reloads {
       if (changed) configuration.lastChange = taken;
       return { digest, changed, changes };
     } catch (error) {
-      const issues = error instanceof ConfigError ? error.message.trimEnd().split("\n") : [(error as Error).message];
-      configuration.lastReload = { at, by, digest: configuration.snapshot.digest, outcome: "refused", issues };
+      configuration.lastReload = { at, by, digest: configuration.snapshot.digest, outcome: "refused", ...whyRefused(error) };
       throw error;
     }
   }

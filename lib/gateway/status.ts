@@ -24,7 +24,26 @@ export type LastReload = {
   readonly by: ReloadCause;
   /** Of the configuration in force after the reload: the old one when it was refused. */
   readonly digest: string;
-} & ({ readonly outcome: "taken"; readonly changes: readonly Change[] } | { readonly outcome: "refused"; readonly issues: readonly string[] });
+} & ({ readonly outcome: "taken"; readonly changes: readonly Change[] } | ({ readonly outcome: "refused" } & Refusal));
+
+/** An error of a configuration. */
+export interface ShownIssue {
+  /** "services[0].routes[1].path"; "": the whole text. */
+  readonly path: string;
+  /** Null: there is no text, or no place in it. */
+  readonly line: number | null;
+  readonly column: number | null;
+  readonly message: string;
+  /** The path of another file that it is in, one of `test_files` or `caller_files`. */
+  readonly file?: string;
+}
+
+/** Why a configuration was refused. */
+export interface Refusal {
+  /** The file that `issues` without a file are of; null: there is none, or they are about something else. */
+  readonly file: string | null;
+  readonly issues: readonly ShownIssue[];
+}
 
 export interface TestResult {
   readonly name: string;

@@ -2,7 +2,6 @@
  * Tries a reload without doing it: whether the configuration would be accepted, what would change, and what recent requests would meet.
  */
 import { dirname, join } from "node:path";
-import { messageOf } from "../base/errors.ts";
 import { paced, type NextTimeSlice } from "../base/time_slices.ts";
 import { concealerOf, concealing } from "../config/secrets.ts";
 import type { Path } from "../config/json.ts";
@@ -12,13 +11,13 @@ import type { ConfigTest } from "../config/tests.ts";
 import { redactedPath } from "../http/redact.ts";
 import * as foreignKinds from "../plugins/foreign_kind.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
-import { ConfigError } from "../gateway/config_error.ts";
 import { ConfigReader, readNoFile, signatureCheck } from "../gateway/config_reader.ts";
 import type { ConfigurationOptions } from "../gateway/options.ts";
 import type { DisplayedConfig } from "../gateway/displayed_config.ts";
 import type { RecentRequest } from "../gateway/recent_requests.ts";
+import { whyRefused, shownIssue, unplacedIssue } from "../gateway/refusal.ts";
 import { redirectOf, type Loaded } from "../gateway/snapshot.ts";
-import type { TestReport, Warning } from "../gateway/status.ts";
+import type { Refusal, ShownIssue, TestReport, Warning } from "../gateway/status.ts";
 import { candidatesOf } from "../route/candidates.ts";
 import { Candidate, compileApart } from "./candidate.ts";
 import { configWarningsInSlices } from "./config_warnings.ts";
@@ -27,10 +26,9 @@ import { routeDiff, type RouteDiff } from "./route_diff.ts";
 import { failuresOf, runTests, type Place } from "./run_tests.ts";
 import { matchingTable } from "./scratch.ts";
 
-export interface DryRun {
+/** `issues` are empty when it would be accepted; `file` is `POSTED` for a text. */
+export interface DryRun extends Refusal {
   readonly outcome: "accepted" | "refused";
-  /** One line each, as a reload logs them; empty when it would be accepted. */
-  readonly issues: readonly string[];
   readonly warnings: readonly Warning[];
   /** Null: there are none. */
   readonly tests: { readonly passed: number; readonly failed: number; readonly notRun: number } | null;
@@ -95,7 +93,7 @@ export async function dryRun(input: DryRunInput, { plugins = [], modules }: Pick
   const recent = (loaded: Loaded) => ({ from: { ...before, table: matchingTable(before) }, to: { ...loaded, table: matchingTable(loaded) }, recent: input.recent });
   if (text === null) return ofOwnSource({ ...options, plugins, modules, environment: input.environment! }, recent);
   const source = { text, file: join(dirname(options.configFile ?? ""), POSTED) };
-  const lacks = options.configKeyFile === undefined ? [] : [`${source.file}  ${UNSIGNED}`];
+  const lacks = options.configKeyFile === undefined ? [] : [UNSIGNED];
   await modules.loadParts(source);
   // The kinds of `lenient` are nobody's.
   modules.add({ foreignKinds });
@@ -104,11 +102,11 @@ export async function dryRun(input: DryRunInput, { plugins = [], modules }: Pick
     const { loaded } = reader.load(source, inputs, placeholders);
     await compileApart({ ...loaded, kinds: loaded.kinds.map((kind) => lenient(kind, placeholders.unsure)) }, modules);
     const report = await runTests(loaded, { redirect: redirectOf(loaded.config.global, modules), isOpen: (test, place, passed) => isOpen(loaded, placeholders, test, place, passed) });
-    const failed = report.failed === 0 ? [] : linesOf(new ConfigError(failuresOf(loaded.tests, report), source.file));
-    const result = await compared([...lacks, ...failed], report, recent(loaded));
+    const failed = report.failed === 0 ? [] : failuresOf(loaded.tests, report).map(shownIssue);
+    const result = await compared({ file: POSTED, issues: [...lacks, ...failed] }, report, recent(loaded));
     return concealedBy(concealerOf(loaded), result);
   } catch (error) {
-    return concealedBy(concealing(new Map([...inForce.formed].map(([reference, value]) => [value, reference]))), refused([...lacks, ...linesOf(error)]));
+    return concealedBy(concealing(new Map([...inForce.formed].map(([reference, value]) => [value, reference]))), refused(refusalOfText(error, lacks)));
   }
 }
 
@@ -122,13 +120,13 @@ async function ofOwnSource(options: ConfigurationOptions, recent: (loaded: Loade
     await options.modules.loadPart("jsonText");
     candidate = new Candidate(options);
   } catch (error) {
-    return refused(linesOf(error));
+    return refused(whyRefused(error));
   }
   const { configuration } = candidate;
   try {
-    const issues = await configuration.prove("strict").then(() => [], linesOf);
+    const refusal = await configuration.prove("strict").then(() => ({ file: null, issues: [] }), whyRefused);
     const report = configuration.lastTests?.report ?? { passed: 0, failed: 0, tests: [] };
-    return await compared(issues, report, recent(configuration.snapshot));
+    return await compared(refusal, report, recent(configuration.snapshot));
   } finally {
     await candidate.close();
   }
@@ -140,11 +138,11 @@ interface Comparison {
   readonly recent: readonly RecentRequest[];
 }
 
-async function compared(issues: readonly string[], { passed, failed, notRun = 0 }: TestReport, { from, to, recent }: Comparison): Promise<DryRun> {
+async function compared(refusal: Refusal, { passed, failed, notRun = 0 }: TestReport, { from, to, recent }: Comparison): Promise<DryRun> {
   const slice = paced();
   return {
-    outcome: issues.length === 0 ? "accepted" : "refused",
-    issues,
+    outcome: refusal.issues.length === 0 ? "accepted" : "refused",
+    ...refusal,
     warnings: await configWarningsInSlices(to),
     tests: passed + failed + notRun === 0 ? null : { passed, failed, notRun },
     untested: notRun === 0 ? null : UNTESTED,
@@ -153,17 +151,19 @@ async function compared(issues: readonly string[], { passed, failed, notRun = 0 
   };
 }
 
-function refused(issues: readonly string[]): DryRun {
-  return { outcome: "refused", issues, warnings: [], tests: null, untested: null, diff: null, requests: null };
+function refused(refusal: Refusal): DryRun {
+  return { outcome: "refused", ...refusal, warnings: [], tests: null, untested: null, diff: null, requests: null };
 }
 
-const UNSIGNED = "came without a signature, and this gateway accepts signed configurations only (CONFIG_PUBLIC_KEY): put it in the gateway's file and sign that with edge-gateway sign";
-const UNCHECKED = "cannot be checked without the values of its references: a text that is only tried must not read them out. Check it with edge-gateway validate FILE";
+const UNSIGNED = unplacedIssue("came without a signature, and this gateway accepts signed configurations only (CONFIG_PUBLIC_KEY): put it in the gateway's file and sign that with edge-gateway sign");
+const UNCHECKED = unplacedIssue("cannot be checked without the values of its references: a text that is only tried must not read them out. Check it with edge-gateway validate FILE");
 const UNTESTED = "Tests whose result could tell the value of a reference were not run: run them with edge-gateway test FILE.";
 
-function linesOf(error: unknown): string[] {
-  if (!(error instanceof ConfigError)) return [messageOf(error)];
-  return error.issues.length === 0 ? [UNCHECKED] : error.message.trimEnd().split("\n");
+/** `lacks`: what is wrong with the text besides its content. */
+function refusalOfText(error: unknown, lacks: readonly ShownIssue[]): Refusal {
+  const { file, issues } = whyRefused(error);
+  const isOfText = lacks.length > 0 || (file !== null && issues.length > 0);
+  return { file: isOfText ? POSTED : null, issues: [...lacks, ...(issues.length === 0 ? [UNCHECKED] : issues)] };
 }
 
 /** Nobody can tell whether a plugin accepts the values that placeholders stand for. */

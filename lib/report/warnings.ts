@@ -35,9 +35,10 @@ export function warningsOf(source: WarningsSource): readonly Warning[] {
 
 function* ofReload({ lastReload, digest }: WarningsSource): Iterable<Warning> {
   if (lastReload?.outcome !== "refused") return;
-  const { issues } = lastReload;
-  const others = issues.length > 1 ? `, and ${issues.length - 1} more` : "";
-  const why = `${issues[0]}${others}`;
+  const { file, issues: [first, ...others] } = lastReload;
+  const place = [first?.file ?? file, first?.line, first?.column].filter((part) => part !== null).join(":");
+  const what = [place, first?.path, first?.message].filter((part) => part !== "").join("  ");
+  const why = `${what}${others.length > 0 ? `, and ${others.length} more` : ""}`;
   yield warning("reload_refused", `The last reload was refused (${why}); configuration ${digest} stays in force.`, "Correct the configuration; it is then reloaded.");
 }
 

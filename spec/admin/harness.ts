@@ -159,6 +159,7 @@ export const HEALTH: GatewayHealth = {
 
 export const DRY_RUN: DryRun = {
   outcome: "accepted",
+  file: null,
   issues: [],
   warnings: [],
   tests: { passed: 2, failed: 0, notRun: 1 },

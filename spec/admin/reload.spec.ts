@@ -35,12 +35,15 @@ describe("POST /gateway/reload", () => {
   });
 
   it("gives 422 with every issue and the digest in force for an invalid configuration", async () => {
-    const issues = ["gw.json:3:5  services[0].base_pth  is not a known field", "gw.json:4:1  services[1]  expected an object"];
+    const issues = [
+      { path: "services[0].base_pth", line: 3, column: 5, message: "is not a known field" },
+      { path: "[0]", line: 1, column: 2, message: "expected an object", file: "/etc/gw/tests.json" },
+    ];
     const { at, by, digest } = TAKEN;
-    const { ask, headers } = await loggedIn(reloading({ at, by, digest, outcome: "refused", issues }));
+    const { ask, headers } = await loggedIn(reloading({ at, by, digest, outcome: "refused", file: "gw.json", issues }));
     const got = await ask("POST", "/gateway/reload", { headers });
     expect([got.status, got.headers["content-type"]]).toEqual([422, "application/problem+json"]);
-    expect(got.json).toMatchObject({ type: "about:blank", status: 422, code: "configuration_refused", digest, issues });
+    expect(got.json).toMatchObject({ type: "about:blank", status: 422, code: "configuration_refused", digest, file: "gw.json", issues });
     expect(got.json.detail).toBe("Configuration 0123456789ab stays in force.");
   });
 
@@ -106,6 +109,7 @@ describe("POST /gateway/reload?dry_run=true", () => {
     const { ask, headers } = await loggedIn();
     expect((await ask("POST", DRY, { headers })).json).toEqual({
       outcome: "accepted",
+      file: null,
       issues: [],
       warnings: [],
       tests: { passed: 2, failed: 0, not_run: 1 },
@@ -119,7 +123,7 @@ describe("POST /gateway/reload?dry_run=true", () => {
       },
       requests: { checked: 7, other_route: 2, no_route: 1, undecided: 3, examples: [] },
     });
-    const refused = { ...DRY_RUN, outcome: "refused" as const, issues: ["gw.json:1:1  wrong"], tests: null, diff: null, requests: null };
+    const refused = { ...DRY_RUN, outcome: "refused" as const, file: "gw.json", issues: [{ path: "", line: 1, column: 1, message: "wrong" }], tests: null, diff: null, requests: null };
     const other = await loggedIn({ source: { ...source, dryRun: () => Promise.resolve(refused) } });
     expect((await other.ask("POST", DRY, { headers: other.headers })).json).toEqual(refused);
   });
@@ -191,7 +195,7 @@ describe("GET /gateway/status", () => {
 
   it("returns the last reload, accepted or refused", async () => {
     const { at, by, digest } = TAKEN;
-    const refused: LastReload = { at, by, digest, outcome: "refused", issues: ["gw.json:1:1  expected an object"] };
+    const refused: LastReload = { at, by, digest, outcome: "refused", file: "gw.json", issues: [{ path: "", line: 1, column: 1, message: "expected an object" }] };
     for (const lastReload of [TAKEN, refused]) {
       const { get } = await loggedIn({ source: { ...source, status: () => ({ ...STATUS, lastReload }) } });
       expect((await get("/gateway/status")).json.last_reload).toEqual({ ...lastReload, at: "2026-01-02T00:00:00.000Z" });

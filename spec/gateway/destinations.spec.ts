@@ -59,7 +59,7 @@ describe("tools.client", () => {
     await expect(running(bad, { plugins: [broken] })).rejects.toThrow(whole);
     const { gateway } = await running(good, { plugins: [broken] });
     await expect(gateway.reload(bad)).rejects.toThrow(whole);
-    expect(gateway.status.lastReload).toMatchObject({ outcome: "refused", issues: [expect.stringContaining(whole)] });
+    expect(gateway.status.lastReload).toMatchObject({ outcome: "refused", issues: [{ path: "services[0].plugins[0]", message: expect.stringContaining(whole.slice(24)) as string }] });
   });
 
   it("a kind whose dials are redis URLs, or others with a port, names these servers", () => {

@@ -81,7 +81,7 @@ describe("workers", () => {
     const before = main.digest;
     await expect(main.reload(config("two"))).rejects.toThrow("cannot say two");
     expect(events).toEqual(["prepare", "abandon"]);
-    expect(main.status.lastReload).toMatchObject({ outcome: "refused", digest: before, issues: [expect.stringContaining("cannot say two")] });
+    expect(main.status.lastReload).toMatchObject({ outcome: "refused", digest: before, issues: [{ message: expect.stringContaining("cannot say two") as string }] });
     expect(await Promise.all(ports.map(said))).toEqual(["one", "one"]);
     expect([main, ...workers].map(({ digest }) => digest)).toEqual([before, before, before]);
     expect([first, second, third]).toEqual([["open one", "open two", "close two"], ["open one", "open two", "close two"], ["open one"]]);

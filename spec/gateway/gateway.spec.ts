@@ -103,7 +103,7 @@ describe("close", () => {
     await gateway.close();
     const pending = clock.pending;
     await expect(gateway.reload(oneService(9, { health: { enabled: true } }))).rejects.toThrow("the gateway has been closed");
-    expect(gateway.status.lastReload).toMatchObject({ outcome: "refused", issues: ["the gateway has been closed"] });
+    expect(gateway.status.lastReload).toMatchObject({ outcome: "refused", file: null, issues: [{ path: "", line: null, column: null, message: "the gateway has been closed" }] });
     expect(gateway.rereadFiles()).toBe(false);
     expect(clock.pending).toBe(pending);
   });

@@ -7,6 +7,7 @@ import type { GatewayOptions } from "../../lib/index.ts";
 import { createGateway, loadPluginModules } from "../../lib/index.ts";
 import { EXPIRED, SERVER } from "../support/certs.ts";
 import { oneService } from "../support/gateway.ts";
+import { issueLines } from "../support/issue_lines.ts";
 import { fileWith } from "../support/process.ts";
 import { fingerprintOf, signed, signingKeys } from "../support/signing_keys.ts";
 
@@ -26,7 +27,7 @@ function signedGateway(config: unknown = oneService(9)) {
 
 const test = (status: number) => [{ name: "t", request: { url: "/a/x" }, expect: { status } }];
 const write = (file: string, value: unknown) => writeFileSync(file, JSON.stringify(value));
-const issuesOf = ({ status }: Gateway) => (status.lastReload?.outcome === "refused" ? status.lastReload.issues : null);
+const issuesOf = ({ status }: Gateway) => (status.lastReload?.outcome === "refused" ? issueLines(status.lastReload) : null);
 
 describe("a gateway with configKeyFile", () => {
   it("is made from a signed file, and refused without the signature", () => {
@@ -112,18 +113,20 @@ describe("a dry run of a gateway with configKeyFile", () => {
     const { configFile, gateway } = signedGateway();
     expect(await gateway.dryRun()).toMatchObject({ outcome: "accepted", issues: [] });
     write(configFile, oneService(10));
-    expect(await gateway.dryRun()).toMatchObject({ outcome: "refused", diff: null, issues: [expect.stringMatching(/is not signed by the public key/)] });
+    expect(await gateway.dryRun()).toMatchObject({ outcome: "refused", diff: null, issues: [{ path: "", line: null, message: expect.stringMatching(/is not signed by the public key/) as string }] });
     signed(configFile, keys);
     expect(await gateway.dryRun()).toMatchObject({ outcome: "accepted", diff: expect.anything() as unknown });
   });
 
   it("says of a posted text that it is unsigned and would be refused, beside what would change and its other errors", async () => {
     const { gateway } = signedGateway();
-    const unsigned = expect.stringMatching(/\(posted\) {2}came without a signature, and this gateway accepts signed configurations only \(CONFIG_PUBLIC_KEY\)/) as unknown;
+    const unsigned = expect.stringMatching(/^\(posted\) +came without a signature, and this gateway accepts signed configurations only \(CONFIG_PUBLIC_KEY\)/) as unknown;
     const text = (value: unknown) => Buffer.from(JSON.stringify(value));
-    expect(await gateway.dryRun(text({ ...oneService(9, { base_path: "/b" }), tests: test(201) }))).toMatchObject({
-      outcome: "refused", issues: [unsigned, expect.stringContaining('"t" failed')], diff: { added: [], changed: [expect.anything(), expect.anything()] },
-    });
-    expect(await gateway.dryRun(text({}))).toMatchObject({ outcome: "refused", diff: null, issues: [unsigned, expect.stringContaining("services")] });
+    const tried = await gateway.dryRun(text({ ...oneService(9, { base_path: "/b" }), tests: test(201) }));
+    expect(tried).toMatchObject({ outcome: "refused", diff: { added: [], changed: [expect.anything(), expect.anything()] } });
+    expect(issueLines(tried)).toEqual([unsigned, expect.stringContaining('"t" failed')]);
+    const wrong = await gateway.dryRun(text({}));
+    expect(wrong).toMatchObject({ outcome: "refused", diff: null });
+    expect(issueLines(wrong)).toEqual([unsigned, expect.stringContaining("services")]);
   });
 });

@@ -110,7 +110,7 @@ describe("a reload of global.access_log", () => {
     const { gateway, port } = await running(logged(origin.port, { file }));
     const { digest } = gateway;
     await expect(gateway.reload(logged(origin.port, { file: join(folder, "none", "access.log") }))).rejects.toThrow(ConfigError);
-    expect(gateway.status.lastReload).toMatchObject({ outcome: "refused", issues: [expect.stringMatching(/^global\.access_log\.file +cannot write to .*: there is no such folder$/)] });
+    expect(gateway.status.lastReload).toMatchObject({ outcome: "refused", issues: [{ path: "global.access_log.file", message: expect.stringMatching(/^cannot write to .*: there is no such folder$/) as string }] });
     expect(gateway.digest).toBe(digest);
     await ask(port, { path: "/a/x" });
     await eventually(() => paths(file).length === 1, "a line in the file");

@@ -93,7 +93,7 @@ describe("tests of the configuration of a running program", () => {
     running.child.kill("SIGHUP");
     await running.says(/"by":"signal"/);
     const refused = await asAdmin("POST", "/gateway/reload");
-    expect(refused.json).toMatchObject({ code: "configuration_refused", digest, issues: [expect.stringContaining('"a is served" failed')] });
+    expect(refused.json).toMatchObject({ code: "configuration_refused", digest, issues: [{ path: "tests[0]", message: expect.stringContaining('"a is served" failed') as string }] });
     const { json } = await asAdmin("GET", "/gateway/status");
     expect(json).toMatchObject({ digest, tests: { passed: 0, failed: 1 }, last_reload: { outcome: "refused", by: "admin" } });
     const last = (await asAdmin("GET", "/gateway/tests")).json;

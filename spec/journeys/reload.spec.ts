@@ -144,7 +144,7 @@ describe("POST /gateway/reload", () => {
     writeFileSync(running.file, '{\n  "services": [{}],\n  "servces": []\n}');
     const { status, json } = await asked("POST", "/gateway/reload");
     expect([status, json.code, json.digest]).toEqual([422, "configuration_refused", running.started.digest]);
-    expect((json.issues as string[]).join("\n")).toContain(`${running.file}:3:3`);
+    expect(json).toMatchObject({ file: running.file, issues: expect.arrayContaining([expect.objectContaining({ path: "servces", line: 3, column: 3 })]) as unknown });
     expect((await asked("GET", "/gateway/status")).json.last_reload).toMatchObject({ outcome: "refused", issues: json.issues, digest: running.started.digest });
     expect(await statuses(running)).toEqual([200, 404]);
     writeFileSync(running.file, running.next);

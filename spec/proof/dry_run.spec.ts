@@ -6,6 +6,7 @@ import type { ConfigInput } from "../../lib/config/model.ts";
 import { createGateway, definePlugin, schema, type Gateway } from "../../lib/index.ts";
 import { loadPluginModules } from "../../lib/parts/load.ts";
 import { backend, oneService } from "../support/gateway.ts";
+import { issueLines } from "../support/issue_lines.ts";
 import { emptyFolder, fileWith } from "../support/process.ts";
 
 const KEY = { name: "key_auth", config: { key: "k" } };
@@ -36,6 +37,7 @@ describe("a dry run", () => {
     const text = textOf({ ...withRoutes({ ...REST, name: "new", path: "/new/{x}" }, { ...REST, name: "all", path: "/items/{id}" }), tests: [test(200)] });
     expect(await gateway.dryRun(text)).toEqual({
       outcome: "accepted",
+      file: "(posted)",
       issues: [],
       warnings: [],
       tests: { passed: 1, failed: 0, notRun: 0 },
@@ -105,21 +107,21 @@ describe("a dry run", () => {
     writeFileSync(file, JSON.stringify(withRoutes(ITEMS)));
     expect(await gateway.dryRun()).toMatchObject({ outcome: "accepted", diff: { removed: [{ route: "rest" }] } });
     writeFileSync(file, "{}");
-    expect(await gateway.dryRun()).toMatchObject({ outcome: "refused", issues: [expect.stringMatching(/gw\.json:1:1 +services +is required/)], diff: null, requests: null });
+    expect(await gateway.dryRun()).toMatchObject({ outcome: "refused", file, issues: [{ path: "services", line: 1, column: 1, message: expect.stringMatching(/^is required/) as string }], diff: null, requests: null });
   });
 
   it("reports the errors of a text with their places", async () => {
     const { gateway } = await fromFile(base);
     const wrong: readonly (readonly [string, RegExp])[] = [
-      ["{", /^\S+\(posted\):1:2 +.*expected/],
-      ["[]", /^\S+\(posted\):1:1 +expected an object/],
-      ['{"services":[],"x":1}', /^\S+\(posted\):1:16 +x +is not a known field/],
+      ["{", /^\(posted\):1:2 +.*expected/],
+      ["[]", /^\(posted\):1:1 +expected an object/],
+      ['{"services":[],"x":1}', /^\(posted\):1:16 +x +is not a known field/],
       [JSON.stringify(withRoutes(ITEMS, { ...ITEMS, name: "twin" })), /\(posted\):1:\d+ +services\[0\]\.routes\[1\]/],
     ];
     for (const [text, issue] of wrong) {
-      const { outcome, issues, diff, requests, tests } = await gateway.dryRun(textOf(text));
+      const { outcome, diff, requests, tests, ...refusal } = await gateway.dryRun(textOf(text));
       expect([outcome, diff, requests, tests]).toEqual(["refused", null, null, null]);
-      expect(issues[0]).toMatch(issue);
+      expect(issueLines(refusal)[0]).toMatch(issue);
     }
     expect((await gateway.dryRun(Buffer.from([0x7b, 0xff, 0x7d]))).outcome).toBe("refused");
   });
@@ -128,14 +130,14 @@ describe("a dry run", () => {
     const { gateway } = await fromFile(base);
     const result = await gateway.dryRun(textOf({ ...withRoutes({ ...ITEMS, plugins: [] }, REST), tests: [test(401)] }));
     expect(result).toMatchObject({ outcome: "refused", tests: { passed: 0, failed: 1 }, diff: { guardsLost: [{ route: "items" }] }, requests: { checked: 0 } });
-    expect(result.issues).toEqual([expect.stringMatching(/^\S+\(posted\):1:\d+ +tests\[0\] +"needs a key" failed: status: expected 401, found 200$/)]);
+    expect(result.issues).toEqual([{ path: "tests[0]", line: 1, column: expect.any(Number) as number, message: '"needs a key" failed: status: expected 401, found 200' }]);
   });
 
   it("refuses a text with a plugin that cannot be created", async () => {
     const fragile = definePlugin({ name: "fragile", schema: schema.object({}), create: () => { throw new Error("no luck"); } });
     const gateway = createGateway({ config: base, plugins: [fragile] });
-    const { outcome, issues } = await gateway.dryRun(textOf(oneService(9, { plugins: [{ name: "fragile" }] })));
-    expect([outcome, issues]).toEqual(["refused", [expect.stringMatching(/^\(posted\):1:\d+ +services\[0\]\.plugins\[0\] +plugin fragile of service "s" cannot be created: no luck$/)]]);
+    const { outcome, ...refusal } = await gateway.dryRun(textOf(oneService(9, { plugins: [{ name: "fragile" }] })));
+    expect([outcome, issueLines(refusal)]).toEqual(["refused", [expect.stringMatching(/^\(posted\):1:\d+ +services\[0\]\.plugins\[0\] +plugin fragile of service "s" cannot be created: no luck$/)]]);
     await gateway.close(0);
   });
 
@@ -243,7 +245,7 @@ describe("a dry run", () => {
     expect(posted).toMatchObject({ outcome: "accepted", issues: [], tests: { passed: 3, failed: 0, notRun: 1 }, diff: own.diff, warnings: [{ code: "plain_http_secret" }] });
     expect(JSON.stringify(posted)).not.toContain("auth.internal");
     const wrong = { ...config, services: [{ ...config.services[0]!, routes: [at("code", "strict", { code: "${env:CODE}", more: 1 })] }], tests: [] };
-    expect((await gateway.dryRun(textOf(wrong))).issues).toEqual([expect.stringContaining("more  is not a known field")]);
+    expect(issueLines(await gateway.dryRun(textOf(wrong)))).toEqual([expect.stringContaining("more  is not a known field")]);
   });
 
   it("loads no plugin module for a text, and loads those of the gateway's own file", async () => {
@@ -257,7 +259,7 @@ describe("a dry run", () => {
     const loads = () => (globalThis as { dryRunLoads?: number }).dryRunLoads ?? 0;
     const refused = await gateway.dryRun(textOf(config));
     expect([refused.outcome, loads()]).toEqual(["refused", 0]);
-    expect(refused.issues[0]).toContain("is not a module of the configuration in force");
+    expect(refused.issues[0]!.message).toContain("is not a module of the configuration in force");
     writeFileSync(file, JSON.stringify(config));
     expect([(await gateway.dryRun()).outcome, loads()]).toEqual(["accepted", 1]);
     await gateway.loadModules();

@@ -37,7 +37,7 @@ async function gateway() {
     for (const text of texts) {
       const answer = await post(configOf(text));
       for (const value of [...Object.values(SECRETS), "s-in-a-file"]) expect(answer).not.toContain(value);
-      found.add(answer.replaceAll(text, "#").replace(/:1:\d+/g, ""));
+      found.add(withoutPlaces(answer.replaceAll(text, "#")));
     }
     return [...found];
   };
@@ -45,6 +45,9 @@ async function gateway() {
   const references = ["${env:ATTACKED}", "${env:ADMIN_JWT_SECRET}", `\${file:${secret}}`, "${file:/etc/hostname}", "${env:toString}", "${env:NOT_SET}", "${file:/no/such/file}"];
   return { folder, secret, module, post, answers, references };
 }
+
+/** The columns of issues and warnings depend on the lengths of texts before them. */
+const withoutPlaces = (answer: string) => answer.replace(/,"column":\d+/g, "");
 
 /** None fits the random text that stands for the value. */
 const GUESSES = ["^Bearer s", "^Bearer x", "s-in", "^Bearer s-in-force-and-never-told$", "^Bearer .{24}$"];
@@ -106,9 +109,9 @@ describe("a posted dry run", () => {
     for (const entry of [{ path: module }, { path: module, sha256: digest }, { path: module, sha256: "0".repeat(64) }, { path: "/no/such/file" }, { path: "/etc/shadow", sha256: "0".repeat(64) }]) {
       const answer = await post(oneService(9, {}, { plugin_modules: [entry] } as never));
       expect(answer).not.toContain(digest);
-      found.add(answer.replace(/:1:\d+/g, ""));
+      found.add(withoutPlaces(answer));
     }
-    expect([...found]).toEqual([expect.stringContaining("global.plugin_modules[0]  is not a module of the configuration in force")]);
+    expect([...found]).toEqual([expect.stringContaining('"path":"global.plugin_modules[0]","line":1,"message":"is not a module of the configuration in force')]);
   });
 
   it.each<[string, (path: string) => object]>([

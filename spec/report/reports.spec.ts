@@ -38,7 +38,7 @@ describe("status", () => {
     await expect(gateway.reload(wrong)).rejects.toThrow(ConfigError);
     expect(gateway.status.loadedAt).toBe(made + 1_500);
     expect(gateway.status.lastReload).toMatchObject({ at: made + 2_000, by: "api", digest: gateway.digest, outcome: "refused" });
-    expect((gateway.status.lastReload as { readonly issues: readonly string[] }).issues.length).toBeGreaterThan(2);
+    expect((gateway.status.lastReload as { readonly issues: readonly object[] }).issues.length).toBeGreaterThan(2);
     await gateway.reload({ services: [] });
     expect(gateway.status.lastReload).toMatchObject({ by: "api", outcome: "taken", changes: [] });
     expect(gateway.status.lastChange).toEqual({ at: made + 1_500, by: "signal", digest: gateway.digest, outcome: "taken", changes });
@@ -47,7 +47,7 @@ describe("status", () => {
   it("status reports why a plugin could not be created in a reload", async () => {
     const { gateway } = await running(oneService(9), { plugins: [fragile] });
     await expect(gateway.reload(oneService(9, { plugins: [{ name: "fragile", config: { broken: true } }] }))).rejects.toThrow("the fragile thing broke");
-    expect(gateway.status.lastReload).toMatchObject({ outcome: "refused", issues: [expect.stringContaining("the fragile thing broke")] });
+    expect(gateway.status.lastReload).toMatchObject({ outcome: "refused", issues: [{ message: expect.stringContaining("the fragile thing broke") as string }] });
   });
 
   it("health lists the upstreams of every service", async () => {

@@ -30,6 +30,7 @@ const quiet: WarningsSource = {
 };
 
 const codes = (changes: Partial<WarningsSource>) => warningsOf({ ...quiet, ...changes }).map(({ code }) => code);
+const issue = (line: number | null, message: string) => ({ path: "", line, column: line, message });
 const upstream = { id: "u", host: "h", port: 1, weight: 1, group: null, state: "healthy", usable: true, since: null, until: null, reason: null, inFlight: 0 } as const;
 
 describe("warnings", () => {
@@ -49,7 +50,7 @@ describe("warnings", () => {
   });
 
   it("warns of a refused reload, with the first issue and how many more there are", () => {
-    const refused = { at: NOW, by: "file", digest: "x", outcome: "refused", issues: ["gw.json:1:1  bad", "worse"] } as const;
+    const refused = { at: NOW, by: "file", digest: "x", outcome: "refused", file: "gw.json", issues: [issue(1, "bad"), issue(null, "worse")] } as const;
     expect(warningsOf({ ...quiet, lastReload: refused })).toEqual([
       {
         code: "reload_refused",
@@ -83,7 +84,7 @@ describe("warnings", () => {
   it("lists injected faults first, before any number of other warnings", () => {
     const other = { message: "m", example: null, remedy: "r", path: "p", service: null, route: null, at: [] };
     const configWarnings = [{ ...other, code: "faults_injected" }, { ...other, code: "token_for_anyone" }] as const;
-    const told = warningsOf({ ...quiet, lastReload: { at: 0, by: "file", digest: "0123456789ab", outcome: "refused", issues: ["bad"] }, configWarnings });
+    const told = warningsOf({ ...quiet, lastReload: { at: 0, by: "file", digest: "0123456789ab", outcome: "refused", file: null, issues: [issue(null, "bad")] }, configWarnings });
     expect(told.map(({ code }) => code)).toEqual(["faults_injected", "reload_refused", "token_for_anyone"]);
   });
 

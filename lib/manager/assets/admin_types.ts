@@ -89,11 +89,29 @@ export interface Change {
   readonly name: string;
 }
 
+/** Why a configuration was refused. */
+export interface Refusal {
+  /** The file that `issues` without a file are of; null: they are of no file, or older gateways send lines. */
+  readonly file?: string | null;
+  readonly issues: readonly (Issue | string)[];
+}
+
+/** An error of a configuration. */
+export interface Issue {
+  /** "services[0].routes[1].path"; "": the whole text. */
+  readonly path: string;
+  readonly line: number | null;
+  readonly column: number | null;
+  readonly message: string;
+  /** Absent: the configuration itself. */
+  readonly file?: string;
+}
+
 export type Reload = {
   readonly at: string;
   readonly by: "file" | "signal" | "admin" | "api";
   readonly digest: string;
-} & ({ readonly outcome: "taken"; readonly changes: readonly Change[] } | { readonly outcome: "refused"; readonly issues: readonly string[] });
+} & ({ readonly outcome: "taken"; readonly changes: readonly Change[] } | ({ readonly outcome: "refused" } & Refusal));
 
 export interface Certificate {
   /** Where it is configured: "SERVER_CERT_PATH", "global.certificates[0]", … */

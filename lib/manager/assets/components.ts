@@ -1,7 +1,7 @@
 /**
  * Elements that pages share: breadcrumbs, statistics, lists of names and values, hidden secrets, ages, badges, empty states.
  */
-import type { Figures, Reload, Status, TryFigures } from "./api.ts";
+import type { Figures, Issue, Refusal, Reload, Status, TryFigures } from "./api.ts";
 import type { Label } from "./state_labels.ts";
 import { el, replace, setText, type Child } from "./dom.ts";
 import { ago, milliseconds, moment, number, percent, perSecond } from "./format.ts";
@@ -216,4 +216,16 @@ export function countsText(counts: Readonly<Record<string, number>>): string {
   return Object.entries(counts)
     .map(([what, count]) => `${number(count)} ${(count === 1 ? what.replace(/s$/, "") : what).replaceAll("_", " ")}`)
     .join(", ");
+}
+
+/** The errors of a refused configuration: where each is, and what is wrong. */
+export function issueList({ file = null, issues }: Refusal): HTMLElement {
+  const placeOf = (issue: Issue): string => [issue.file ?? file, issue.line, issue.column].filter((part) => part !== null).join(":");
+  const items = issues.map((issue) => el("li", {}, typeof issue === "string" ? issue : [placeOf(issue), issue.path, issue.message].filter((part) => part !== "").join("  ")));
+  return el("div", { class: "lines", tabindex: "0", role: "region", "aria-label": "Errors in the configuration" }, el("ul", { class: "issues mono" }, ...items));
+}
+
+/** That of an error reply; null: it has none. */
+export function refusalIn(problem: Readonly<Record<string, unknown>>): Refusal | null {
+  return Array.isArray(problem.issues) ? (problem as unknown as Refusal) : null;
 }

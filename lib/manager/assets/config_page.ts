@@ -9,7 +9,7 @@ import { moment, number } from "./format.ts";
 import { occurrences, type JsonPath } from "./json_text.ts";
 import { JsonView } from "./json_view.ts";
 import type { Frame, Known, OpenPage } from "./page.ts";
-import { countsText, createAges, outcomeBadge, pair, secretText, testsPair, unreadable, type Ages } from "./components.ts";
+import { countsText, createAges, issueList, outcomeBadge, pair, refusalIn, secretText, testsPair, unreadable, type Ages } from "./components.ts";
 import { MASK } from "./setting_lines.ts";
 
 const BY: Readonly<Record<Reload["by"], string>> = {
@@ -200,11 +200,11 @@ function reloadedNotice({ changed, changes, digest }: Reloaded): HTMLElement {
 }
 
 function refusedNotice({ problem, message }: ApiError, isShownAbove: boolean): HTMLElement {
-  const issues = Array.isArray(problem.issues) ? problem.issues.map(String) : null;
-  if (issues === null) return el("div", { class: "notice notice--bad" }, el("p", {}, el("strong", {}, "Not reloaded. "), message));
-  const count = issues.length === 1 ? "One error" : `${number(issues.length)} errors`;
+  const refusal = refusalIn(problem);
+  if (refusal === null) return el("div", { class: "notice notice--bad" }, el("p", {}, el("strong", {}, "Not reloaded. "), message));
+  const count = refusal.issues.length === 1 ? "One error" : `${number(refusal.issues.length)} errors`;
   if (isShownAbove) return el("div", { class: "notice notice--bad" }, el("p", {}, el("strong", {}, "Refused."), ` ${count}, listed above.`));
-  return el("div", { class: "notice notice--bad" }, el("p", {}, el("strong", {}, "Refused."), " The gateway keeps its current configuration."), issueLines(issues));
+  return el("div", { class: "notice notice--bad" }, el("p", {}, el("strong", {}, "Refused."), " The gateway keeps its current configuration."), issueList(refusal));
 }
 
 function stateOf({ digest, loaded_at: loaded, last_reload: last, last_change: change, counts, tests }: Status, ages: Ages): readonly Child[] {
@@ -220,7 +220,7 @@ function stateOf({ digest, loaded_at: loaded, last_reload: last, last_change: ch
       ...pair("Last reload", last === null ? "none since the start" : lastReload(last, ages)),
     ),
     last !== null && last.outcome === "refused"
-      ? el("div", { class: "notice notice--bad" }, el("p", {}, "The last reload was refused; the gateway keeps its current configuration. Correct the file, then reload it."), issueLines(last.issues))
+      ? el("div", { class: "notice notice--bad" }, el("p", {}, "The last reload was refused; the gateway keeps its current configuration. Correct the file, then reload it."), issueList(last))
       : null,
     lastChange === null ? null : el("details", { class: "more" }, el("summary", {}, "Last change, ", ages.of(lastChange.at)), changeList(lastChange.changes)),
   ];
@@ -228,11 +228,6 @@ function stateOf({ digest, loaded_at: loaded, last_reload: last, last_change: ch
 
 function lastReload({ at, by, outcome }: Reload, ages: Ages): HTMLElement {
   return el("span", {}, outcomeBadge(outcome), " ", ages.of(at), `, by ${BY[by] ?? by}`);
-}
-
-/** As reported by the gateway: file, line and column, what is wrong and what is expected. */
-function issueLines(issues: readonly string[]): HTMLElement {
-  return el("div", { class: "lines", tabindex: "0", role: "region", "aria-label": "Errors in the configuration" }, el("ul", { class: "issues mono" }, ...issues.map((issue) => el("li", {}, issue))));
 }
 
 function changeList(changes: readonly Change[]): HTMLElement {

@@ -258,7 +258,7 @@ function testCard(request: ExplainRequest, explanation: Explanation, frame: Fram
 }
 
 function failure(error: unknown): HTMLElement {
-  const { status, message, problem, retryAfterS } = error instanceof ApiError ? error : new ApiError(0, { detail: String(error) }, null);
+  const { status, message, retryAfterS } = error instanceof ApiError ? error : new ApiError(0, { detail: String(error) }, null);
   if (status === 404 || status === 405 || status === 501) {
     return el(
       "div",
@@ -267,7 +267,6 @@ function failure(error: unknown): HTMLElement {
       el("p", {}, "It is an older version, without POST /gateway/explain. All other pages work."),
     );
   }
-  const issues = Array.isArray(problem.issues) ? problem.issues.map(String) : [];
   const head =
     status === 0
       ? "The request did not reach the gateway."
@@ -281,7 +280,6 @@ function failure(error: unknown): HTMLElement {
     { class: "notice notice--bad" },
     el("p", {}, el("strong", {}, head)),
     el("p", {}, message),
-    issues.length > 0 && el("ul", { class: "reasons" }, ...issues.map((issue) => el("li", {}, issue))),
     retryAfterS !== null && el("p", {}, `Try again in ${retryAfterS} s.`),
   );
 }
