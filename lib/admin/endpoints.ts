@@ -13,6 +13,7 @@ import type { Inbound } from "../server/inbound.ts";
 import type * as callers from "./callers_request.ts";
 import type * as streams from "./events.ts";
 import type * as explaining from "./explain_request.ts";
+import type * as figureRequests from "./figures_request.ts";
 import type * as logins from "./login.ts";
 import type * as nowRequests from "./now.ts";
 import type * as reloading from "./reload_request.ts";
@@ -28,6 +29,7 @@ export interface EndpointsOptions extends InterfaceOptions {
 export interface OnRequest {
   readonly login: () => Promise<typeof logins>;
   readonly now: () => Promise<typeof nowRequests>;
+  readonly figures: () => Promise<typeof figureRequests>;
   readonly callers: () => Promise<typeof callers>;
   readonly explain: () => Promise<typeof explaining>;
   readonly reload: () => Promise<typeof reloading>;
@@ -75,6 +77,7 @@ export class Endpoints {
       "/gateway/health": { method: "GET", answer: figures(() => view(gateway.health)) },
       "/gateway/stats": { method: "GET", answer: figures(() => view(gateway.recentStats("all"))) },
       "/gateway/now": { method: "GET", answer: async (inbound) => (await loaded(onRequest.now)).nowRequest(inbound, options) },
+      "/gateway/figures": { method: "GET", answer: async (inbound) => (await loaded(onRequest.figures)).figuresRequest(inbound, options) },
       "/gateway/plugins": { method: "GET", answer: async (inbound) => (await loaded(onRequest.explain)).pluginsRequest(inbound, options) },
       "/gateway/callers": { method: "GET", answer: async (inbound) => (await loaded(onRequest.callers)).callersRequest(inbound, options) },
       "/gateway/tests": { method: "GET", answer: () => json(200, testsView(gateway.lastTests)) },

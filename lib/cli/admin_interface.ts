@@ -5,7 +5,9 @@ import { createAdmin, type Admin, type AdminOptions } from "../admin/server.ts";
 import { systemClock } from "../base/clock.ts";
 import { version } from "../base/version.ts";
 import type { Settings } from "../config/settings.ts";
-import type { Gateway } from "../embed/gateway.ts";
+import { Gateway } from "../embed/gateway.ts";
+import { GatewayCore } from "../gateway/gateway.ts";
+import { FigureHistory } from "../report/figure_history.ts";
 import { Failure } from "./failure.ts";
 import { metricsOf, opened, refresh, type Opened } from "./operators.ts";
 
@@ -31,6 +33,7 @@ export function openAdmin(admin: NonNullable<Settings["admin"]>, settings: Setti
       metrics: () => metricsOf(gateway),
       reload,
     });
+    Gateway.reportingOf(gateway).history = new FigureHistory(GatewayCore.partsOf(gateway));
     return opened(server, admin, "ADMIN");
   } catch (error) {
     throw new Failure((error as Error).message, 2);

@@ -28,6 +28,7 @@ export const ON_DEMAND = {
 export const OF_ADMIN: OnRequest = {
   login: () => import("../admin/login.ts"),
   now: () => import("../admin/now.ts"),
+  figures: () => import("../admin/figures_request.ts"),
   callers: () => import("../admin/callers_request.ts"),
   explain: () => import("../admin/explain_request.ts"),
   reload: () => import("../admin/reload_request.ts"),

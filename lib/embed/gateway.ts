@@ -46,6 +46,11 @@ export class Gateway extends GatewayCore {
     ({ handler: this.handler, upgrade: this.upgrade, matches: this.matches } = mounted);
   }
 
+  /** What reports on a gateway; for interfaces of the same program. */
+  static reportingOf(gateway: Gateway): Reporting {
+    return gateway.#reports;
+  }
+
   get #joined(): GatewayParts {
     return GatewayCore.partsOf(this);
   }

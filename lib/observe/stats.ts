@@ -100,6 +100,8 @@ export class Stats {
   readonly #history: Omit<Point, "at">[] = [];
   /** `codes` of all requests at the end of each step of the window, oldest first. */
   readonly #codes: ReadonlyMap<string, number>[] = [];
+  /** Called at the end of each step, which began at `at`, while its counts are those of the current step. */
+  onStep: ((at: number) => void) | null = null;
 
   /** `collect` adds to `metrics` what other threads have counted; null: it is there. */
   constructor(clock: Clock, metrics: Metrics, collect: () => Promise<void> | null = () => null) {
@@ -129,8 +131,7 @@ export class Stats {
     const now = this.#clock.now();
     const wall = this.#clock.wall();
     const seconds = this.#seconds(now);
-    // Steps follow each other without a gap, even when the wall clock has been changed.
-    const at = Math.round((wall + this.#stepTo - now) / STEP_MS) * STEP_MS - STEP_MS;
+    const at = this.#stepAt();
     return {
       at: wall,
       windowS: (WINDOW_STEPS * STEP_MS) / 1000,
@@ -167,6 +168,11 @@ export class Stats {
     return services;
   }
 
+  /** When the current step began: steps follow each other without a gap, even when the wall clock has been changed. */
+  #stepAt(): number {
+    return Math.round((this.#clock.wall() + this.#stepTo - this.#clock.now()) / STEP_MS) * STEP_MS - STEP_MS;
+  }
+
   close(): void {
     this.#isClosed = true;
     this.#timer?.cancel();
@@ -185,6 +191,7 @@ export class Stats {
     const skipped = Math.max(0, over - HISTORY_STEPS);
     this.#stepTo += skipped * STEP_MS;
     for (let i = skipped; i < over; i++) {
+      this.onStep?.(this.#stepAt());
       this.#history.push(stepFigures(this.#metrics.total));
       if (this.#history.length > HISTORY_STEPS) this.#history.shift();
       this.#codes.push(new Map(this.#metrics.total.codes));

@@ -6,6 +6,7 @@ import type { Readable } from "node:stream";
 import type { Family } from "../observe/exposition.ts";
 import type { ProcessFigures } from "../observe/process.ts";
 import { Stats, type GatewayStats, type StatsExtent } from "../observe/stats.ts";
+import type { FigureHistory } from "./figure_history.ts";
 import type { ReportSource } from "./reports.ts";
 
 export class Reporting {
@@ -14,11 +15,14 @@ export class Reporting {
   /** Null: nobody has asked for metrics. */
   #process: ProcessFigures | null = null;
   #isClosed = false;
+  /** Null: nobody can ask for it. */
+  history: FigureHistory | null = null;
 
   constructor(source: ReportSource) {
     const { clock, metrics, configuration } = source;
     this.#source = source;
     this.#stats = new Stats(clock, metrics, () => configuration.followers?.collect("counts") ?? null);
+    this.#stats.onStep = (at) => this.history?.step(at);
   }
 
   /** From now on statistics have a history. */
