@@ -11,6 +11,8 @@ import type { Inbound } from "../server/inbound.ts";
 import { json, queryOf } from "./replies.ts";
 import { view, type InterfaceOptions } from "./views.ts";
 
+export { FigureHistory } from "../report/figure_history.ts";
+
 interface FiguresQuestion {
   readonly span: SpanName;
   readonly service?: string;
@@ -21,11 +23,12 @@ interface FiguresQuestion {
 export async function figuresRequest({ call, target, headers }: Inbound, { gateway, refresh }: Pick<InterfaceOptions, "gateway" | "refresh">): Promise<Reply> {
   const question = readFiguresQuestion(target);
   if (typeof question === "string") return problem(call, "request_invalid", { detail: question });
-  // Reading the statistics ends their steps that are over.
+  const history = await Gateway.reportingOf(gateway as Gateway).openHistory!();
   await refresh("counts");
+  // Reading the statistics ends their steps that are over.
   gateway.recentStats("total");
   const { metrics } = GatewayCore.partsOf(gateway as Gateway);
-  const found = figuresOf(Gateway.reportingOf(gateway as Gateway).history!, question, metrics!.services);
+  const found = figuresOf(history, question, metrics!.services);
   return found === null ? problem(call, "route_not_found", { detail: "The configuration has no such service, route or upstream." }) : compressed(json(200, found), headers);
 }
 

@@ -7,7 +7,7 @@ import { version } from "../base/version.ts";
 import type { Settings } from "../config/settings.ts";
 import { Gateway } from "../embed/gateway.ts";
 import { GatewayCore } from "../gateway/gateway.ts";
-import { FigureHistory } from "../report/figure_history.ts";
+import { loaded } from "../gateway/parts.ts";
 import { Failure } from "./failure.ts";
 import { metricsOf, opened, refresh, type Opened } from "./operators.ts";
 
@@ -33,7 +33,11 @@ export function openAdmin(admin: NonNullable<Settings["admin"]>, settings: Setti
       metrics: () => metricsOf(gateway),
       reload,
     });
-    Gateway.reportingOf(gateway).history = new FigureHistory(GatewayCore.partsOf(gateway));
+    const reporting = Gateway.reportingOf(gateway);
+    reporting.openHistory = async () => {
+      const { FigureHistory } = await loaded(onRequest.figures);
+      return (reporting.history ??= new FigureHistory(GatewayCore.partsOf(gateway)));
+    };
     return opened(server, admin, "ADMIN");
   } catch (error) {
     throw new Failure((error as Error).message, 2);

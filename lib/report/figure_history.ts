@@ -1,7 +1,7 @@
 /**
  * The history of all requests, and of each service, route and upstream: 15 minutes in steps of 10 seconds, a day in steps of 5 minutes. It is
  * made of what is counted anyway, at the end of each step of the statistics. What has had no request takes no memory, and what has had some
- * 12 KB, also after a reload that removed it.
+ * 12 KB, also after a reload that removed it. Where the admin interface is on, the first step with a request has this loaded.
  */
 import { Counts, type Recent } from "../observe/metrics.ts";
 import type { GatewayParts } from "../gateway/joined.ts";

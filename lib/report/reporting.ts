@@ -15,14 +15,20 @@ export class Reporting {
   /** Null: nobody has asked for metrics. */
   #process: ProcessFigures | null = null;
   #isClosed = false;
-  /** Null: nobody can ask for it. */
+  /** Null: no request has come, and nobody has asked for it. */
   history: FigureHistory | null = null;
+  /** Makes it, once what it needs has been loaded; null: nobody can ask for it. */
+  openHistory: (() => Promise<FigureHistory>) | null = null;
 
   constructor(source: ReportSource) {
     const { clock, metrics, configuration } = source;
     this.#source = source;
     this.#stats = new Stats(clock, metrics, () => configuration.followers?.collect("counts") ?? null);
-    this.#stats.onStep = (at) => this.history?.step(at);
+    this.#stats.onStep = (at) => {
+      // Whoever asks for it gets the error.
+      if (this.history === null && metrics.total.requests > 0) this.openHistory?.().catch(() => {});
+      this.history?.step(at);
+    };
   }
 
   /** From now on statistics have a history. */

@@ -18,7 +18,7 @@ async function recorded(input: ConfigInput, most?: number) {
   onTestFinished(async () => void (await gateway.close(0)));
   const parts = Gateway.partsOf(gateway as Gateway);
   const history = new FigureHistory(parts, most);
-  Gateway.reportingOf(gateway as Gateway).history = history;
+  Object.assign(Gateway.reportingOf(gateway as Gateway), { history, openHistory: async () => history });
   // Starts the statistics.
   parts.requests.activate();
   const read = (query: string) => {
@@ -155,5 +155,35 @@ describe("GET /gateway/figures", () => {
     expect((await ask("GET", "/gateway/figures?span=1h", { headers })).json).toMatchObject({ status: 400, code: "request_invalid" });
     expect((await ask("GET", "/gateway/figures")).status).toBe(401);
     expect((await ask("POST", "/gateway/figures", { headers })).status).toBe(405);
+  });
+});
+
+describe("the statistics of a gateway", () => {
+  it("open the history with their first step that has a request, where somebody can ask for it, and only there", async () => {
+    const clock = manualClock();
+    const gateway = createGateway({ config: config(9, "a"), clock });
+    onTestFinished(async () => void (await gateway.close(0)));
+    const [parts, reporting] = [Gateway.partsOf(gateway as Gateway), Gateway.reportingOf(gateway as Gateway)];
+    parts.requests.activate();
+    await get(gateway, "/a/a");
+    pass(clock, 10);
+    expect(reporting.history).toBe(null);
+    let opened = 0;
+    reporting.openHistory = async () => {
+      if (++opened === 1) throw new Error("the file is gone");
+      return (reporting.history ??= new FigureHistory(parts));
+    };
+    pass(clock, 60);
+    expect(opened).toBe(0);
+    await get(gateway, "/a/a");
+    for (const times of [1, 2]) {
+      pass(clock, 5);
+      // The promise of a load that has failed.
+      await new Promise(setImmediate);
+      expect(opened).toBe(times);
+      await get(gateway, "/a/a");
+    }
+    pass(clock, 5);
+    expect([opened, [...reporting.history!.series.keys()]]).toEqual([2, [seriesKey(), seriesKey("s", "route", "a"), seriesKey("s"), seriesKey("s", "upstream", "127.0.0.1:9")]]);
   });
 });

@@ -1,9 +1,9 @@
 /**
- * A line chart of the last 15 minutes, or of those since the start, in SVG, with axes, a cursor for pointer and keyboard, a summary sentence and a table.
+ * A line chart of the last 15 minutes or more, or of those since the start, in SVG, with axes, marks, a cursor for pointer and keyboard, a summary sentence and a table.
  */
 import { el, replace, setText, svg } from "./dom.ts";
 import type { Sample } from "./history.ts";
-import { areaPath, groupedByMinute, linePath, axisMarks, nearestIndex, maximums, spanOf, timeMarks, type ChartArea, type Span } from "./chart_geometry.ts";
+import { areaPath, dotsPath, groupedByMinute, linePath, axisMarks, nearestIndex, maximums, spanOf, timeMarks, type ChartArea, type Span } from "./chart_geometry.ts";
 
 export interface ChartOptions {
   readonly title: string;
@@ -16,6 +16,14 @@ export interface ChartOptions {
   readonly format: (value: number) => string;
   /** The text in the plot when there is nothing to draw. */
   readonly empty: string;
+  /** What it shows at most, in ms. Default: 15 minutes. */
+  readonly mostMs?: number;
+}
+
+/** A vertical line at a moment (ms since 1970), and what happened then. */
+export interface Mark {
+  readonly at: number;
+  readonly text: string;
 }
 
 const HEIGHT = 190;
@@ -39,6 +47,7 @@ export class Chart {
   readonly #el: ReturnType<typeof chartElements>;
   readonly #observer: ResizeObserver;
   #samples: readonly Sample[] = [];
+  #marks: readonly Mark[] = [];
   #gapMs = 0;
   #emptyText: string;
   #span: Span | null = null;
@@ -65,10 +74,11 @@ export class Chart {
   }
 
   /** `now` in ms since 1970. Null: no data yet. */
-  update(samples: readonly Sample[], stepS: number, now: number | null): void {
+  update(samples: readonly Sample[], stepS: number, now: number | null, marks: readonly Mark[] = []): void {
     this.#samples = samples;
+    this.#marks = marks;
     this.#gapMs = stepS * 2500;
-    this.#span = spanOf(samples, now ?? Date.now());
+    this.#span = spanOf(samples, now ?? Date.now(), this.#options.mostMs);
     this.#emptyText = now === null ? "Waiting for data" : this.#options.empty;
     setText(this.#el.summary, this.#sentence(this.#span));
     this.#draw();
@@ -90,6 +100,8 @@ export class Chart {
     replace(this.#el.grid, ...vertical.flatMap((mark) => this.#horizontalMark(mark, plane)), ...times.flatMap((mark) => this.#timeMark(mark, times, plane)));
     this.#el.areas.setAttribute("d", this.#options.series.length === 1 ? areaPath(this.#samples, 0, plane) : "");
     this.#el.lines.forEach((line, i) => line.setAttribute("d", linePath(this.#samples, i, plane)));
+    this.#el.singles.forEach((dots, i) => dots.setAttribute("d", dotsPath(this.#samples, i, plane)));
+    replace(this.#el.marks, ...this.#marks.filter(({ at }) => at >= span.from && at <= span.to).map(({ at, text }) => svg("line", { class: "chart__mark", x1: plane.x(at), x2: plane.x(at), y1: TOP, y2: HEIGHT - BOTTOM }, svg("title", {}, text))));
     this.#el.none.setAttribute("x", String((this.#width + LEFT - RIGHT) / 2));
     setText(this.#el.none, this.#el.lines.every((line) => line.getAttribute("d") === "") ? this.#emptyText : "");
     this.#drawCursor(plane);
@@ -153,7 +165,7 @@ export class Chart {
     const most = maximums(this.#samples, this.#options.series.length)[this.#options.leading.series] ?? null;
     const last = this.#samples.at(-1)?.values[this.#options.leading.series] ?? null;
     if (most === null) return `${this.#emptyText}.`;
-    return `${this.#options.leading.name === "" ? "Now" : `${this.#options.leading.name} now`} ${last === null ? "–" : this.#options.format(last)}, peak ${this.#options.format(most)} in ${Math.round((to - from) / 60_000)} min.`;
+    return `${this.#options.leading.name === "" ? "Now" : `${this.#options.leading.name} now`} ${last === null ? "–" : this.#options.format(last)}, peak ${this.#options.format(most)} in ${lengthOf(to - from)}.`;
   }
 
   #fillTable(): void {
@@ -193,10 +205,12 @@ function chartElements({ title, series }: ChartOptions) {
   const grid = svg("g");
   const areas = svg("path", { class: "chart__area fill-1" });
   const lines = series.map((_, i) => svg("path", { class: `chart__line tone-${i + 1}` }));
+  const singles = series.map((_, i) => svg("path", { class: `chart__single tone-${i + 1}` }));
+  const marks = svg("g");
   const cursor = svg("line", { class: "chart__cursor", y1: TOP, y2: HEIGHT - BOTTOM, visibility: "hidden" });
   const dots = series.map((_, i) => svg("circle", { class: `chart__dot fill-${i + 1}`, r: 4.5, visibility: "hidden" }));
   const none = svg("text", { class: "chart__none", "text-anchor": "middle", y: (HEIGHT - BOTTOM + TOP) / 2 });
-  const drawing = svg("svg", { class: "chart__svg", "aria-hidden": "true" }, grid, areas, ...lines, cursor, ...dots, none);
+  const drawing = svg("svg", { class: "chart__svg", "aria-hidden": "true" }, grid, areas, ...lines, ...singles, marks, cursor, ...dots, none);
   const plot = el(
     "div",
     {
@@ -224,7 +238,7 @@ function chartElements({ title, series }: ChartOptions) {
     el("div", { class: "table-wrap", tabindex: "0", role: "region", "aria-label": `${title} as a table` }, table),
   );
   const node = el("section", { class: "card chart", "aria-labelledby": `${id}-title` }, el("div", { class: "chart__head" }, el("h2", { id: `${id}-title` }, title), at), summary, plot, read, more);
-  return { node, grid, areas, lines, cursor, dots, none, drawing, plot, summary, figures, at, rows, more };
+  return { node, grid, areas, lines, singles, marks, cursor, dots, none, drawing, plot, summary, figures, at, rows, more };
 }
 
 /** The index that a key selects; null: now. Undefined for other keys. */
@@ -249,6 +263,12 @@ function stepTo(key: string, from: number, last: number): number | null | undefi
     default:
       return undefined;
   }
+}
+
+/** "15 min", "24 h" */
+function lengthOf(ms: number): string {
+  const minutes = Math.round(ms / 60_000);
+  return minutes < 120 ? `${minutes} min` : `${Math.round(minutes / 60)} h`;
 }
 
 function swatch(i: number): SVGSVGElement {

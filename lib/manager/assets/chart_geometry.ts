@@ -6,6 +6,8 @@ import { HISTORY_MS, type Sample } from "./history.ts";
 const MINUTE = 60_000;
 /** Between the marks of a time axis. */
 const TIME_STEPS = [MINUTE / 4, MINUTE / 2, MINUTE, 2 * MINUTE, 3 * MINUTE, 5 * MINUTE] as const;
+/** The same for more than an hour. */
+const LONG_STEPS = [60, 120, 180, 360].map((minutes) => minutes * MINUTE);
 const ROUND = [1, 2, 2.5, 5, 10] as const;
 
 /** Round marks from 0 to the first that is at least `max`, in at most five steps: 87 → [0, 20, 40, 60, 80, 100]. */
@@ -24,15 +26,16 @@ export interface Span {
   readonly to: number;
 }
 
-/** From the first sample, at most 15 minutes ago, to `now`; a minute at least, which then fills from the left. */
-export function spanOf(samples: readonly Sample[], now: number): Span {
-  const from = Math.max(Math.min(samples[0]?.at ?? now, now), now - HISTORY_MS);
+/** From the first sample, at most `mostMs` (15 minutes) ago, to `now`; a minute at least, which then fills from the left. */
+export function spanOf(samples: readonly Sample[], now: number, mostMs = HISTORY_MS): Span {
+  const from = Math.max(Math.min(samples[0]?.at ?? now, now), now - mostMs);
   return { from, to: Math.max(now, from + MINUTE) };
 }
 
 /** Moments by the clock within a span, at most `most` if five minutes between them allow it. */
 export function timeMarks({ from, to }: Span, most: number): readonly number[] {
-  const step = TIME_STEPS.find((each) => (to - from) / each <= most) ?? TIME_STEPS.at(-1)!;
+  const steps = to - from > 60 * MINUTE ? LONG_STEPS : TIME_STEPS;
+  const step = steps.find((each) => (to - from) / each <= most) ?? steps.at(-1)!;
   const first = Math.ceil(from / step) * step;
   return Array.from({ length: Math.max(Math.floor((to - first) / step) + 1, 0) }, (_, i) => first + i * step);
 }
@@ -52,6 +55,12 @@ export function linePath(samples: readonly Sample[], series: number, plane: Char
       return `M${points.join("L")}${run.length === 1 ? `L${points[0]!}` : ""}`;
     })
     .join("");
+}
+
+/** The `d` of the dots of samples that no line leads to. */
+export function dotsPath(samples: readonly Sample[], series: number, plane: ChartArea): string {
+  const single = segments(samples, series, plane.gapMs).filter((run) => run.length === 1).map(([point]) => `${short(plane.x(point![0]))} ${short(plane.y(point![1]))}`);
+  return single.map((point) => `M${point}L${point}`).join("");
 }
 
 /** The `d` of the area between the line and zero. */
