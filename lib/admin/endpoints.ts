@@ -18,6 +18,7 @@ import type * as logins from "./login.ts";
 import type * as nowRequests from "./now.ts";
 import type * as reloading from "./reload_request.ts";
 import { Sessions } from "./session.ts";
+import type * as tails from "./tail_request.ts";
 import { askedOf, hasMetricsToken, json, METRICS_TYPE, NO_STORE, queryOf, readiness, retryAfter } from "./replies.ts";
 import { configView, gatewayView, statusView, testsView, view, type InterfaceOptions, type Secrets } from "./views.ts";
 
@@ -34,6 +35,7 @@ export interface OnRequest {
   readonly explain: () => Promise<typeof explaining>;
   readonly reload: () => Promise<typeof reloading>;
   readonly events: () => Promise<typeof streams>;
+  readonly tail: () => Promise<typeof tails>;
 }
 
 interface Endpoint {
@@ -49,8 +51,8 @@ export class Endpoints {
   /** Null: nobody has tried to log in yet. */
   #login: logins.Login | null = null;
   readonly #sessions: Sessions;
-  /** Null: nobody has opened a stream yet. */
-  #events: streams.EventStreams | null = null;
+  /** Those that somebody has opened. */
+  readonly #streams = new Map<"events" | "tail", streams.EventStreams | tails.TailStreams>();
   #hasEnded = false;
   readonly #isKnownHost: (authority: string) => boolean;
   readonly #origins: ReadonlySet<string>;
@@ -81,7 +83,8 @@ export class Endpoints {
       "/gateway/plugins": { method: "GET", answer: async (inbound) => (await loaded(onRequest.explain)).pluginsRequest(inbound, options) },
       "/gateway/callers": { method: "GET", answer: async (inbound) => (await loaded(onRequest.callers)).callersRequest(inbound, options) },
       "/gateway/tests": { method: "GET", answer: () => json(200, testsView(gateway.lastTests)) },
-      "/gateway/events": { method: "GET", answer: (inbound) => this.#streamEvents(inbound) },
+      "/gateway/events": { method: "GET", answer: (inbound) => this.#stream(inbound, "events") },
+      "/gateway/tail": { method: "GET", answer: (inbound) => this.#stream(inbound, "tail") },
       "/gateway/explain": { method: "POST", answer: explain },
       "/gateway/reload": { method: "POST", answer: reload },
       "/metrics": { method: "GET", isOpen: true, answer: (inbound) => this.#metrics(inbound) },
@@ -93,7 +96,7 @@ export class Endpoints {
   /** Ends all event streams and refuses new ones. */
   endStreams(): void {
     this.#hasEnded = true;
-    this.#events?.close();
+    for (const streams of this.#streams.values()) streams.close();
   }
 
   /** Answers one request. Never rejects. */
@@ -177,7 +180,7 @@ export class Endpoints {
 
   #logOut({ headers }: Inbound): Reply {
     this.#sessions.revoke(headers);
-    this.#events?.review();
+    for (const streams of this.#streams.values()) streams.review();
     return { status: 204, headers: ["Set-Cookie", this.#sessions.clearing], body: null };
   }
 
@@ -191,16 +194,19 @@ export class Endpoints {
     return { status: 200, headers: ["Content-Type", METRICS_TYPE], body: await this.#options.metrics() };
   }
 
-  async #streamEvents({ call, headers, method }: Inbound): Promise<Reply> {
+  async #stream({ call, headers, method, target }: Inbound, name: "events" | "tail"): Promise<Reply> {
     const isSession = this.#sessions.hasCookie(headers);
-    const { EventStreams } = await loaded(this.#options.onRequest.events);
-    await this.#options.refresh("counts");
-    const events = (this.#events ??= new EventStreams(this.#options));
-    if (this.#hasEnded) events.close();
-    const { state } = events;
+    const { onRequest, refresh } = this.#options;
+    const Streams = name === "events" ? (await loaded(onRequest.events)).EventStreams : (await loaded(onRequest.tail)).TailStreams;
+    await refresh("counts");
+    const streams = this.#streams.get(name) ?? new Streams(this.#options);
+    this.#streams.set(name, streams);
+    if (this.#hasEnded) streams.close();
+    const { state } = streams;
     if (state === "ended") return problem(call, "overloaded", { detail: "The gateway is being shut down." });
     if (state === "full") return problem(call, "overloaded", { detail: "Too many event streams are open.", headers: retryAfter(5000) });
-    const body = method === "HEAD" ? null : events.open(() => !isSession || this.#sessions.hasCookie(headers));
+    const body = method === "HEAD" ? null : streams.open(() => !isSession || this.#sessions.hasCookie(headers), target);
+    if (typeof body === "string") return problem(call, "request_invalid", { detail: body });
     // X-Accel-Buffering: a proxy like nginx must forward each event at once.
     return { status: 200, headers: ["Content-Type", "text/event-stream", "X-Accel-Buffering", "no"], body };
   }

@@ -4,6 +4,7 @@
 import { Readable } from "node:stream";
 import type { Timer } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
+import { event, MAX_READERS, RETRY_MS, StreamReaders, type StreamReader } from "./stream_readers.ts";
 import { statsView, statusView, steady, view, type InterfaceOptions } from "./views.ts";
 
 export interface EventsOptions extends Pick<InterfaceOptions, "clock" | "log" | "gateway" | "refresh"> {
@@ -11,25 +12,16 @@ export interface EventsOptions extends Pick<InterfaceOptions, "clock" | "log" | 
   readonly maxStreams?: number;
 }
 
-const MAX_STREAMS = 32;
 const TICK_MS = 1_000;
-/** After this time a browser reconnects when a stream breaks. */
-const RETRY_MS = 2_000;
-/** A reader that reads nothing for this long is cut off. */
-const MAX_BLOCKED_MS = 30_000;
 
-interface Reader {
-  readonly body: Readable;
-  readonly mayRead: () => boolean;
-  /** When its connection was first found full; null while it accepts data. */
-  blockedAt: number | null;
+interface Reader extends StreamReader {
   /** Whether it has missed changes of status and health. */
   isBehind: boolean;
 }
 
 export class EventStreams {
   readonly #options: EventsOptions;
-  readonly #readers = new Set<Reader>();
+  readonly #readers: StreamReaders<Reader>;
   #timer: Timer | null = null;
   #isClosed = false;
   /** The last status and health sent, without the fields that change all the time. */
@@ -38,12 +30,13 @@ export class EventStreams {
 
   constructor(options: EventsOptions) {
     this.#options = options;
+    this.#readers = new StreamReaders(options.clock, () => this.#readers.size === 0 && this.#stopTicking());
   }
 
   /** "full" and "ended": `open` must not be called. */
   get state(): "open" | "full" | "ended" {
     if (this.#isClosed || isEnding(this.#options.gateway.status.state)) return "ended";
-    return this.#readers.size >= (this.#options.maxStreams ?? MAX_STREAMS) ? "full" : "open";
+    return this.#readers.size >= (this.#options.maxStreams ?? MAX_READERS) ? "full" : "open";
   }
 
   /** A reply body that yields events until `mayRead` returns false, the reader disconnects, or `close` is called. */
@@ -58,14 +51,13 @@ export class EventStreams {
     }
     const reader: Reader = { body, mayRead, blockedAt: null, isBehind: false };
     this.#readers.add(reader);
-    body.once("close", () => this.#remove(reader));
     body.push(`retry: ${RETRY_MS}\n\n${status}${health}${stats}`);
     return body;
   }
 
   /** Ends the streams of readers that may no longer read. */
   review(): void {
-    for (const reader of this.#readers) if (!reader.mayRead()) this.#end(reader);
+    this.#readers.review();
   }
 
   /** Ends all streams and refuses new ones. */
@@ -73,7 +65,7 @@ export class EventStreams {
     this.#isClosed = true;
     // The last event reports that the gateway is draining or closed.
     this.#update();
-    for (const reader of this.#readers) this.#end(reader);
+    for (const reader of this.#readers) this.#readers.end(reader);
   }
 
   readonly #tick = (): void => {
@@ -98,7 +90,7 @@ export class EventStreams {
       this.#send();
     } catch (error) {
       this.#options.log.error("events could not be sent", { error: messageOf(error, "stack") });
-      for (const reader of this.#readers) this.#end(reader);
+      for (const reader of this.#readers) this.#readers.end(reader);
     }
   }
 
@@ -109,14 +101,14 @@ export class EventStreams {
     this.#sentStatus = newStatus;
     this.#sentHealth = newHealth;
     for (const reader of this.#readers) {
-      if (this.#isBlocked(reader)) {
+      if (this.#readers.isBlocked(reader)) {
         reader.isBehind ||= changes !== "";
         continue;
       }
       reader.body.push((reader.isBehind ? status + health : changes) + stats);
       reader.isBehind = false;
     }
-    if (isEnd) for (const reader of this.#readers) this.#end(reader);
+    if (isEnd) for (const reader of this.#readers) this.#readers.end(reader);
   }
 
   /** The events as text, created once for all readers: with thousands of upstreams this is expensive. */
@@ -124,42 +116,17 @@ export class EventStreams {
     const { gateway } = this.#options;
     const { status } = gateway;
     return {
-      status: event("status", statusView(status)),
-      health: event("health", view(gateway.health)),
-      stats: event("stats", statsView(gateway.recentStats("active"))),
+      status: event("status", JSON.stringify(statusView(status))),
+      health: event("health", JSON.stringify(view(gateway.health))),
+      stats: event("stats", JSON.stringify(statsView(gateway.recentStats("active")))),
       isEnd: isEnding(status.state),
     };
   }
 
-  /** A full connection gets no events until it has drained, and is cut off after a while: nothing accumulates. */
-  #isBlocked(reader: Reader): boolean {
-    if (!reader.body.isPaused()) {
-      reader.blockedAt = null;
-      return false;
-    }
-    const now = this.#options.clock.now();
-    reader.blockedAt ??= now;
-    if (now - reader.blockedAt >= MAX_BLOCKED_MS) this.#end(reader);
-    return true;
-  }
-
-  /** Written events are still sent, unless the reader is blocked. */
-  #end(reader: Reader): void {
-    this.#remove(reader);
-    if (reader.body.isPaused()) reader.body.destroy();
-    else reader.body.push(null);
-  }
-
-  #remove(reader: Reader): void {
-    if (!this.#readers.delete(reader) || this.#readers.size > 0) return;
+  #stopTicking(): void {
     this.#timer?.cancel();
     this.#timer = null;
   }
-}
-
-/** JSON contains no line breaks, so it fits one `data` line. */
-function event(name: string, value: object): string {
-  return `event: ${name}\ndata: ${JSON.stringify(value)}\n\n`;
 }
 
 function isEnding(state: string): boolean {

@@ -33,6 +33,7 @@ export const OF_ADMIN: OnRequest = {
   explain: () => import("../admin/explain_request.ts"),
   reload: () => import("../admin/reload_request.ts"),
   events: () => import("../admin/events.ts"),
+  tail: () => import("../admin/tail_request.ts"),
 };
 
 /** Throws a `Failure` for settings with errors, and for those that name what this build does not have. */

@@ -6,6 +6,7 @@ import type { TracingSettings } from "../config/tracing.ts";
 import type { Bundle, ReportExtent } from "../gateway/bundle.ts";
 import { ConfigError } from "../gateway/config_error.ts";
 import type { PartName } from "../gateway/parts.ts";
+import type { TailBatch, TailReader } from "../observe/tail.ts";
 import type { WorkerReport } from "../report/worker_reports.ts";
 import type { TlsFiles } from "../server/tls.ts";
 import type { UpstreamFailures } from "../upstream/shared_health.ts";
@@ -25,6 +26,8 @@ export type ToWorker =
   | { readonly type: "announceStop" }
   /** Answered with "report". */
   | { readonly type: "report"; readonly extent: ReportExtent }
+  /** See `WorkerReports.tail`. */
+  | { readonly type: "tail"; readonly readers: readonly TailReader[] }
   /** See `Listener.stopAccepting`; answered with "stopped". */
   | { readonly type: "stopAccepting"; readonly lingerMs: number }
   /** See `Gateway.close`; answered with "closed". */
@@ -46,6 +49,7 @@ export type ToMain =
   | { readonly type: "access"; readonly lines: string }
   /** Also when the worker ends. */
   | { readonly type: "report"; readonly report: WorkerReport }
+  | { readonly type: "tail"; readonly batches: readonly TailBatch[] }
   /** Requests that upstreams failed. */
   | { readonly type: "failures"; readonly failures: readonly UpstreamFailures[] }
   /** The worker accepts no connections any more. */

@@ -14,6 +14,7 @@ import type { Bundle, Followers, ReportExtent } from "../gateway/bundle.ts";
 import { GatewayCore, type GatewayParts } from "../gateway/gateway.ts";
 import { lingerOf } from "../gateway/shutdown.ts";
 import { TICKET_KEY_BYTES, TICKET_KEY_MS, type TlsFiles } from "../server/tls.ts";
+import type { TailBatch, TailReader } from "../observe/tail.ts";
 import { addFailures } from "../upstream/shared_health.ts";
 import { Ends, IN_FLIGHT_BYTES } from "./in_flight.ts";
 import { BEAT_MS, beatsOf, refusal, VERSION, waitingLinesOf, type BoundAddress, type Posted, type ToMain, type ToWorker, type WorkerStart } from "./messages.ts";
@@ -67,6 +68,8 @@ export class Supervisor implements Followers {
   /** Hang in a native call, and have been replaced. */
   readonly #lost = new Set<Worker>();
   readonly #ends = new Ends();
+  /** Null: nobody has read it. */
+  #tail: Parameters<Supervisor["showTail"]>[0] | null = null;
   /** How many workers were replaced. */
   restarts = 0;
 
@@ -85,10 +88,11 @@ export class Supervisor implements Followers {
 
   /** Resolves once every worker serves. Rejects, and no worker is left, if one cannot. */
   async start(gateway: GatewayCore, addresses: readonly BoundAddress[], tls: TlsFiles | null): Promise<void> {
-    const { configuration } = (this.#parts = GatewayCore.partsOf(gateway));
+    const { configuration, reports } = (this.#parts = GatewayCore.partsOf(gateway));
     this.#addresses = addresses;
     this.#tls = tls;
     configuration.followers = this;
+    if (reports !== null) reports.tail = (readers, receive) => this.showTail({ readers, receive });
     Atomics.store(this.#words, VERSION, configuration.bundle.version);
     // This interval keeps the program running while no worker does.
     this.#timers = [setInterval(entry("a look at the workers", () => this.#look()), BEAT_MS), setInterval(entry("a ticket key", () => this.#renewTicketKey()), TICKET_KEY_MS)];
@@ -200,6 +204,11 @@ export class Supervisor implements Followers {
     for (const place of this.#places) void ((place.reason ??= "it did not end in time, and was terminated"), place.worker?.terminate());
   }
 
+  showTail(tail: { readonly readers: readonly TailReader[]; readonly receive: (batches: readonly TailBatch[]) => void }): void {
+    this.#tail = tail;
+    this.#broadcast({ type: "tail", readers: tail.readers });
+  }
+
   #spawn(place: Place): void {
     const { count, log, tracing, adminCookie, parts } = this.#options;
     const { index } = place;
@@ -253,6 +262,7 @@ export class Supervisor implements Followers {
         return this.#isReloading ? undefined : this.#listen(place);
       case "listening":
         place.state = "serving";
+        if (this.#tail !== null) place.worker!.postMessage({ type: "tail", readers: this.#tail.readers } satisfies ToWorker);
         if (this.#failStart === null) this.#options.logger.info("a worker serves again", { worker: place.index });
         return;
       case "failed":
@@ -273,6 +283,8 @@ export class Supervisor implements Followers {
         this.#parts!.reports!.add(place.index, message.report);
         place.reports++;
         return;
+      case "tail":
+        return this.#tail?.receive(message.batches);
       case "failures":
         return addFailures(message.failures, (service, id) => this.#parts!.runtime.peer(service, id));
       case "stopped":

@@ -2,13 +2,16 @@
  * A worker: the thread that serves requests. Does what the main thread asks by message, and reads no file.
  */
 import { parentPort, workerData } from "node:worker_threads";
+import { systemClock } from "../base/clock.ts";
 import { entry } from "../base/event_loop.ts";
 import { messageOf } from "../base/errors.ts";
 import { createLog, type Log } from "../base/log.ts";
 import { asBuffer, received, type Bundle, type ReportExtent } from "../gateway/bundle.ts";
 import { answerForThread } from "../gateway/faults.ts";
 import { GatewayCore } from "../gateway/gateway.ts";
+import { loaded } from "../gateway/parts.ts";
 import { freshModules } from "../parts/load.ts";
+import type { Tail, TailReader } from "../observe/tail.ts";
 import type { TlsFiles } from "../server/tls.ts";
 import { Follower } from "./follower.ts";
 import { InFlight } from "./in_flight.ts";
@@ -28,6 +31,7 @@ setInterval(entry("a beat", () => void Atomics.add(words, beatsOf(place), 1)), B
 let { memory } = start.bundle;
 let tls = start.tls === null ? null : asFiles(start.tls);
 const follower = new Follower(received(start.bundle), new InFlight(start.inFlight).watched, () => Atomics.load(words, VERSION));
+let tail: Tail | null = null;
 let isCreated = false;
 answerForThread(threadLog(), (module) => isCreated && GatewayCore.partsOf(gateway).metrics?.pluginFailed(module), (error) => fail(error, "stack"));
 const gateway = await create().catch((error) => fail(error));
@@ -99,6 +103,8 @@ async function obey(message: Exclude<ToWorker, { readonly type: "report" }>): Pr
       return tls === null ? undefined : listener.tls.useTicketKey(asBuffer(message.key));
     case "announceStop":
       return gateway.announceStop();
+    case "tail":
+      return showTail(message.readers);
     // Not awaited, as the next: a further "close" may shorten the grace.
     case "stopAccepting":
       return void listener.stopAccepting(message.lingerMs).then(() => send({ type: "stopped" }));
@@ -110,6 +116,16 @@ async function obey(message: Exclude<ToWorker, { readonly type: "report" }>): Pr
 async function listen(): Promise<void> {
   for (const { host, port, isSecure } of addresses) await gateway.listen({ host, port, ...(isSecure && { tls: tls! }) });
   send({ type: "listening" });
+}
+
+async function showTail(readers: readonly TailReader[]): Promise<void> {
+  try {
+    const { Tail } = await loaded(runtime.parts.onDemand.tail);
+    tail ??= new Tail(systemClock, accessLog, () => configuration.snapshot.global.accessLog, (batches) => send({ type: "tail", batches }));
+    tail.readers = readers;
+  } catch (error) {
+    threadLog().error("the live tail cannot be shown", { error: messageOf(error) });
+  }
 }
 
 function report(extent: ReportExtent): void {

@@ -23,7 +23,6 @@ export type ReportExtent = "counts" | "all";
 
 /** The gateways of all workers, as the one of the main thread sees them. */
 export interface Followers {
-  /** How many of them serve. */
   readonly serving: number;
   /** How many were replaced since the start. */
   readonly restarts: number;
@@ -41,7 +40,6 @@ export interface Followers {
   abandon(): void;
   renewTls(files: TlsFiles): void;
   announceStop(): void;
-  /** See `Gateway.close`. */
   close(graceMs: number): Promise<"drained" | "cut">;
 }
 

@@ -56,7 +56,6 @@ export class Parts {
     this.named = [...kinds, ...Object.entries(table.parts).flatMap(([name, part]) => ("named" in part ? [[name, part.named, part.load] as const] : []))];
   }
 
-  /** The names of all built-in kinds. */
   get kindNames(): readonly string[] {
     return Object.keys(this.#table.kinds);
   }
@@ -139,7 +138,6 @@ export class Parts {
     for (const [name, part] of [...kinds.map((kind) => [kind.name, kind] as const), ...Object.entries(parts)]) this.#loaded.set(name, part);
   }
 
-  /** Null: it has not been loaded. */
   partIfLoaded<Name extends PartName>(name: Name): PartsByName[Name] | null {
     return (this.#loaded.get(name) as PartsByName[Name] | undefined) ?? null;
   }

@@ -143,7 +143,6 @@ export class Runtime {
     return this.common(name, () => new (this.parts.part("shared").SharedCount)(this.lasting, name));
   }
 
-  /** See `limits`. */
   get counters(): MemoryCounters {
     const { clock, threads, parts, state } = this;
     const shared = () => parts.part("sharedCallers").workerCounters(clock, threads, state?.secret);

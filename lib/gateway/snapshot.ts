@@ -47,12 +47,10 @@ export interface Snapshot extends Loaded {
   readonly certificates: HostCertificates;
   /** The certificates of `global.certificates`, as they are reported. */
   readonly shownCertificates: readonly (ShownCertificate & { readonly path: string; readonly hosts: readonly string[] })[];
-  /** Keys of all plugin instances. */
   readonly instances: ReadonlySet<string>;
   readonly counts: { readonly services: number; readonly routes: number; readonly upstreams: number };
   readonly inUse: InUse;
   readonly metrics: MetricsPlan | null;
-  /** How requests are received. */
   readonly receiving: ReceiveOptions;
   /** Null: replies have no Server-Timing. */
   readonly serverTiming: typeof serverTimingPart | null;

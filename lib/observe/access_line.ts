@@ -95,7 +95,6 @@ function host({ authority, target }: RequestFacts): string {
 
 const HOST = /^[\w.~!$&'()*+,;=:[\]-]{1,260}$/;
 
-/** As JSON. */
 export function quoted(text: string | null): string {
   return text === null ? "null" : isPlain(text) ? '"' + text + '"' : jsonText(text);
 }

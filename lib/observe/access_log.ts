@@ -45,8 +45,10 @@ export class AccessLog {
   /** For the sink, until the end of this turn of the event loop. */
   #held = "";
   #isStarted = false;
-  /** Whether requests that begin now are logged. */
+  /** Whether requests that begin now are logged, or seen by a tail. */
   isOn = false;
+  /** Sees each request that ends, and says whether it gets a line as well; null: nobody reads the tail. */
+  tail: ((entry: RequestFacts, now: number) => boolean) | null = null;
 
   constructor(options: AccessLogOptions) {
     this.#options = options;
@@ -64,22 +66,23 @@ export class AccessLog {
     this.#hasLine = isFiltered ? part("logFilter").lineFilter(settings, random) : null;
     this.#settings = settings;
     if (settings.enabled) this.#isOfFile = this.#pathOf(settings) !== undefined;
-    this.#update();
+    this.update();
   }
 
   /** Opens the file, if one is set and not open. Throws the reason when it cannot be opened. */
   start(): void {
     this.#isStarted = true;
     this.#file = this.#fileFor(this.#settings);
-    this.#update();
+    this.update();
   }
 
-  #update(): void {
-    this.isOn = this.#settings.enabled && (this.#file !== null || this.#options.sink !== null);
+  update(): void {
+    this.isOn = this.tail !== null || (this.#settings.enabled && (this.#file !== null || this.#options.sink !== null));
   }
 
   /** A request that is logged has ended at `now`. */
   write(entry: RequestFacts, now: number): void {
+    if (this.tail !== null && !this.tail(entry, now)) return;
     if (this.#hasLine === null || this.#hasLine(entry)) this.add(this.#line(entry, now, this.#options.clock.wall()));
   }
 
@@ -92,7 +95,6 @@ export class AccessLog {
     this.#held += lines;
   }
 
-  /** Passes the held lines to the sink. */
   readonly flush = entry("the access log", () => {
     if (this.#held === "") return;
     const lines = this.#held;

@@ -198,6 +198,7 @@ export const ON_DEMAND = {
   explain: () => import("../proof/explain.ts"),
   dryRuns: () => import("../proof/dry_runs.ts"),
   dryRun: () => import("../proof/dry_run.ts"),
+  tail: () => import("../observe/tail.ts"),
 };
 
 /** What a gateway of the whole program can load. */

@@ -4,6 +4,7 @@
  */
 import { addMetrics, takeMetrics, type MetricsReport } from "../observe/metrics_report.ts";
 import { createProcessFigures, type ProcessFigures, type ThreadFigures } from "../observe/process.ts";
+import type { TailBatch, TailReader } from "../observe/tail.ts";
 import type { CountersReport } from "../store/redis.ts";
 import type { ReportExtent } from "../gateway/bundle.ts";
 import type { PluginFaults } from "../gateway/status.ts";
@@ -46,6 +47,8 @@ const COUNTERS_STATES: readonly CountersReport["state"][] = ["down", "connecting
 export class WorkerReports {
   /** Spans of traces: in the main thread those of all workers, in a worker those that it has reported. */
   readonly spans: Spans = { exported: 0, dropped: 0 };
+  /** In the main thread: from now on these read the live tail, and `receive` gets what workers have for them. */
+  tail: ((readers: readonly TailReader[], receive: (batches: readonly TailBatch[]) => void) => void) | null = null;
   readonly #parts: Parts;
   /** In the main thread, by the places of the workers. */
   readonly #present = new Map<number, Present>();

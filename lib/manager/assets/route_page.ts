@@ -6,6 +6,7 @@ import { upstreamLabel } from "./state_labels.ts";
 import { detailPage, type Detail } from "./configured_pages.ts";
 import { el, setText } from "./dom.ts";
 import { ago, until } from "./format.ts";
+import { figureCharts } from "./figure_charts.ts";
 import { hashFor } from "./url_hash.ts";
 import { balancingFacts } from "./balancing_view.ts";
 import { balancingNotes, sharesOf, strategyText } from "./balancing.ts";
@@ -40,6 +41,7 @@ function routeDetail(frame: Frame, config: ProxyConfig, service: ServiceConfig, 
   const drawn = slot("card");
   const legend = el("p", { class: "muted" });
   const strip = figureStrip({ ofRequests: true });
+  const charts = figureCharts({ service: service.name, route: route.name });
   const warnings = warningList();
   const off = disabledOf(config, service, route);
   const path = [["#/routes", "Routes"], [hashFor("services", service.name), service.name]] as const;
@@ -51,6 +53,7 @@ function routeDetail(frame: Frame, config: ProxyConfig, service: ServiceConfig, 
     warnings.node,
     strip.node,
     section("Path of a request", drawn.node, legend),
+    charts.node,
     off.length > 0 && section("Switched off", el("div", { class: "card" }, el("ul", { class: "plugin-list" }, ...off.map(disabledPlugin)))),
   );
   drawn.put(loading("the plugins"));
@@ -60,6 +63,7 @@ function routeDetail(frame: Frame, config: ProxyConfig, service: ServiceConfig, 
     update,
     close() {
       isClosed = true;
+      charts.close();
       drawing?.close();
     },
   };
@@ -102,6 +106,7 @@ function routeDetail(frame: Frame, config: ProxyConfig, service: ServiceConfig, 
     const states = new Map(health?.upstreams.map((each) => [each.id, each]));
     const shares = sharesOf(service, health?.upstreams ?? null, (id) => figures.upstream(service.name, id)?.requests_per_s ?? 0);
     strip.update(own);
+    charts.update(known);
     warnings.update((known.status?.warnings ?? []).filter((warning) => warning.service === service.name && warning.route === route.name));
     drawing?.update({
       route: own,

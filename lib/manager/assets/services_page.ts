@@ -6,6 +6,7 @@ import { circuitLabel, upstreamLabel, usableLabel, type Label } from "./state_la
 import { detailPage, listPage, type Detail } from "./configured_pages.ts";
 import { el } from "./dom.ts";
 import { listed } from "./format.ts";
+import { figureCharts } from "./figure_charts.ts";
 import { hashFor } from "./url_hash.ts";
 import { figuresByName, healthOf, warningCounts, type FiguresByName } from "./inventory.ts";
 import type { Known, OpenPage } from "./page.ts";
@@ -133,6 +134,7 @@ function serviceDetail(service: ServiceConfig, globals: readonly PluginConfig[])
   const now = new UpstreamsNow();
   let figures: FiguresByName = figuresByName(null);
   const strip = figureStrip({ ofRequests: true });
+  const charts = figureCharts({ service: service.name });
   const badge = stateBadge();
   const circuit = stateBadge();
   const warnings = warningList();
@@ -152,6 +154,7 @@ function serviceDetail(service: ServiceConfig, globals: readonly PluginConfig[])
     el("p", { class: "badges" }, badge.node, circuit.node),
     warnings.node,
     strip.node,
+    charts.node,
     section("Routes", el("div", { class: "card" }, routes.node)),
     rows.groups.length > 0 && section("Groups", el("div", { class: "card" }, groups.node), el("p", { class: "muted" }, GROUPS_NOTE)),
     section("Upstreams", el("div", { class: "card" }, upstreams.node)),
@@ -166,6 +169,7 @@ function serviceDetail(service: ServiceConfig, globals: readonly PluginConfig[])
       counts = warningCounts(known.status);
       warnings.update((known.status?.warnings ?? []).filter((warning) => warning.service === service.name));
       strip.update(figures.service(service.name));
+      charts.update(known);
       const health = healthOf(known.health, service.name);
       badge.set(
         health === null
@@ -178,6 +182,7 @@ function serviceDetail(service: ServiceConfig, globals: readonly PluginConfig[])
       upstreams.show(rows.upstreams);
     },
     close() {
+      charts.close();
       routes.close();
       groups.close();
       upstreams.close();

@@ -6,6 +6,7 @@ import { circuitLabel, upstreamLabel } from "./state_labels.ts";
 import { detailPage, listPage, type Detail } from "./configured_pages.ts";
 import { el, setText } from "./dom.ts";
 import { ago, moment, percent, until } from "./format.ts";
+import { figureCharts } from "./figure_charts.ts";
 import { hashFor } from "./url_hash.ts";
 import { balancingFacts, type GroupNow } from "./balancing_view.ts";
 import { sharesOf, type Group, type Share } from "./balancing.ts";
@@ -207,6 +208,7 @@ function upstreamDetail(row: UpstreamRow): Detail {
   const { service, upstream } = row;
   const now = new UpstreamsNow();
   const strip = figureStrip({ ofRequests: false });
+  const charts = figureCharts({ service: service.name, upstream: upstream.id });
   const badge = stateBadge();
   const circuit = stateBadge();
   const lines = { since: factLine("Since"), until: factLine("Back"), reason: factLine("Reason"), share: factLine("Share") };
@@ -227,6 +229,7 @@ function upstreamDetail(row: UpstreamRow): Detail {
     el("p", { class: "badges" }, badge.node, circuit.node),
     strip.node,
     el("p", { class: "muted" }, "Times and errors count attempts: until the head of the response, or the failure."),
+    charts.node,
     el(
       "div",
       { class: "columns" },
@@ -243,6 +246,7 @@ function upstreamDetail(row: UpstreamRow): Detail {
       badge.set(upstreamLabel(current));
       setOptional(circuit, circuitLabel(healthOf(known.health, service.name)?.circuit_breaker));
       const figures = now.figures(row);
+      charts.update(known);
       strip.update(figures === null ? null : { ...figures, in_flight: inFlightOf(now, row) ?? 0 });
       const at = known.now;
       const { since = null, until: end = null, reason = null } = current ?? {};
@@ -251,6 +255,7 @@ function upstreamDetail(row: UpstreamRow): Detail {
       lines.reason.set(reason);
       lines.share.set(shareText(now.share(row)));
     },
+    close: () => charts.close(),
   };
 }
 

@@ -1,0 +1,176 @@
+import { once } from "node:events";
+import { request, type IncomingMessage } from "node:http";
+import type { Readable } from "node:stream";
+import { afterEach, describe, expect, it, onTestFinished } from "vitest";
+import { readTailFilter, TailStreams } from "../../lib/admin/tail_request.ts";
+import { Gateway } from "../../lib/embed/gateway.ts";
+import type { WorkerReports } from "../../lib/gateway/parts.ts";
+import { Call } from "../../lib/http/exchange.ts";
+import { createGateway, type Gateway as Shown } from "../../lib/index.ts";
+import { withAllParts } from "../../lib/parts/all_parts.ts";
+import { manualClock } from "../support/clock.ts";
+import { oneService } from "../support/gateway.ts";
+import { eventually } from "../support/raw_client.ts";
+import { threadsOf } from "../support/threads.ts";
+import { startAdmin } from "./harness.ts";
+
+const open: Readable[] = [];
+afterEach(() => open.splice(0).forEach((each) => each.destroy()));
+
+function gatewayWith(clock = manualClock()) {
+  const gateway = createGateway({ config: oneService(9), clock });
+  onTestFinished(async () => void (await gateway.close(0)));
+  const { accessLog } = Gateway.partsOf(gateway as Gateway);
+  const get = (url = "/a/x", agent = "spec") => gateway.inject({ url, headers: { Host: "shop.example", "User-Agent": agent } });
+  return { gateway, clock, accessLog, get };
+}
+
+/** The lines that a stream has sent. */
+function read(body: Readable) {
+  open.push(body);
+  let text = "";
+  let ended = false;
+  body.on("error", () => {}).on("close", () => (ended = true)).on("data", (part: Buffer | string) => void (text += part.toString()));
+  const batches = () => Array.from(text.matchAll(/^event: lines\ndata: (.*)\n\n/gm), ([, json]) => JSON.parse(json!) as { matched: number; lines: Record<string, unknown>[] });
+  return { text: () => text, isEnded: () => ended, batches, lines: () => batches().flatMap(({ lines }) => lines), matched: () => batches().reduce((sum, { matched }) => sum + matched, 0) };
+}
+
+async function running() {
+  const all = gatewayWith();
+  const admin = await startAdmin({ clock: all.clock, gateway: all.gateway as unknown as Shown });
+  const cookie = await admin.session();
+  const tail = (query = "", headers: Record<string, string> = { cookie }) =>
+    new Promise<IncomingMessage>((resolve, reject) => void request({ port: admin.port, host: "127.0.0.1", path: `/gateway/tail${query}`, headers, agent: false }, resolve).on("error", reject).end());
+  return { ...all, ...admin, cookie, tail };
+}
+
+describe("GET /gateway/tail", () => {
+  it("sends the lines of requests that end, those that the query asks for, and begins with nothing", async () => {
+    const { clock, get, tail, accessLog } = await running();
+    expect(accessLog.isOn).toBe(false);
+    const [all, some] = [read(await tail()), read(await tail("?path=%2Fb&status=5xx&service=s"))];
+    await eventually(() => all.text() !== "" && some.text() !== "");
+    for (const url of ["/a/a", "/a/b", "/nowhere/b"]) await get(url);
+    clock.advance(500);
+    await eventually(() => all.lines().length === 3 && some.lines().length === 1);
+    expect(all.lines().map(({ path, status }) => [path, status])).toEqual([["/a/a", 502], ["/a/b", 502], ["/nowhere/b", 404]]);
+    expect(some.lines()).toMatchObject([{ path: "/a/b", service: "s", route: "/{rest*}", code: "upstream_connect_failed" }]);
+  });
+
+  it.each([
+    ["?statuses=4xx", "The query can have service, route, status, method, client, path."],
+    ["?__proto__=x", "The query can have service, route, status, method, client, path."],
+    ["?status=6xx", '"status" must be a status (404), a class of statuses (4xx), or none.'],
+    ["?status=404&status=500", '"status" must be there once, with at most 1024 characters.'],
+    [`?path=${"x".repeat(1_025)}`, '"path" must be there once, with at most 1024 characters.'],
+  ])("refuses the query %s", async (query, detail) => {
+    expect(readTailFilter(`/gateway/tail${query}`)).toBe(detail);
+    const { ask, cookie } = await running();
+    expect(await ask("GET", `/gateway/tail${query}`, { headers: { cookie } })).toMatchObject({ status: 400, json: { code: "request_invalid", detail } });
+  });
+
+  it("is for sessions and callers with credentials; a stream of a session ends with it", async () => {
+    const { ask, cookie, tail, accessLog } = await running();
+    expect((await ask("GET", "/gateway/tail")).status).toBe(401);
+    const stream = read(await tail());
+    await ask("DELETE", "/logout", { headers: { cookie } });
+    await eventually(() => stream.isEnded());
+    expect(accessLog.isOn).toBe(false);
+  });
+
+  it("serves 32 readers: the 33rd is refused until one has left", async () => {
+    const { tail } = await running();
+    const streams = await Promise.all(Array.from({ length: 32 }, () => tail()));
+    streams.forEach((each) => read(each));
+    const refused = await tail();
+    expect([refused.statusCode, refused.headers["retry-after"]]).toEqual([503, "5"]);
+    refused.resume();
+    streams[0]!.destroy();
+    await expect.poll(async () => {
+      const next = await tail();
+      open.push(next);
+      return next.statusCode;
+    }).toBe(200);
+  });
+
+  it("ends with the admin interface", async () => {
+    const { admin, tail, inTime } = await running();
+    const stream = read(await tail());
+    await inTime(admin.close());
+    await eventually(() => stream.isEnded());
+  });
+});
+
+describe("the streams of the tail", () => {
+  it("hold nothing for a reader that does not read, count what it misses, tell it when it reads on, and cut it off after half a minute", async () => {
+    const { gateway, clock, get } = gatewayWith();
+    const streams = new TailStreams({ clock, gateway });
+    const [quick, slow] = [streams.open(() => true, "/gateway/tail") as Readable, streams.open(() => true, "/gateway/tail") as Readable];
+    const [fast, late] = [read(quick), read(slow)];
+    slow.pause();
+    for (let i = 0; i < 20; i++) {
+      await get("/a/x", "x".repeat(256));
+      clock.advance(500);
+    }
+    await eventually(() => fast.lines().length === 20);
+    expect(slow.readableLength).toBeLessThan(100);
+    slow.resume();
+    await get();
+    clock.advance(500);
+    await eventually(() => late.batches().length === 1);
+    expect(late.batches()).toMatchObject([{ matched: 21, lines: [{ path: "/a/x" }] }]);
+    slow.pause();
+    clock.advance(500);
+    clock.advance(30_000);
+    await eventually(() => late.isEnded());
+    expect(fast.isEnded()).toBe(false);
+    streams.close();
+    await once(quick, "close");
+    expect(streams.state).toBe("ended");
+  });
+
+  it("stay bounded under a flood: 20,000 requests a second, of which a reader gets 50 lines", async () => {
+    const { gateway, clock, accessLog } = gatewayWith();
+    const streams = new TailStreams({ clock, gateway });
+    const [stalled, quick] = [streams.open(() => true, "/gateway/tail") as Readable, streams.open(() => true, "/gateway/tail?path=flood") as Readable];
+    const stream = read(quick);
+    open.push(stalled.pause());
+    const call = new Call({ id: "r1", remoteAddress: "192.0.2.1", trustedRemote: false, startedAt: 0, inform: () => {} });
+    call.notes.status = 200;
+    const entry = { call, method: "GET", target: "/flood", httpVersion: "1.1", scheme: "http", authority: "x", clientAddress: "192.0.2.1", headers: [] } as const;
+    for (let second = 0; second < 5; second++) {
+      for (let half = 0; half < 2; half++) {
+        for (let i = 0; i < 10_000; i++) accessLog.write(entry, clock.now());
+        clock.advance(500);
+        await new Promise(setImmediate);
+      }
+    }
+    await eventually(() => stream.matched() === 100_000);
+    expect(stream.lines()).toHaveLength(250);
+    expect(stalled.readableLength).toBeLessThan(70_000);
+    streams.close();
+  });
+
+  it("are of all workers, which share the lines of a reader, and hear when nobody reads any more", async () => {
+    const { clock } = gatewayWith();
+    const gateway = new Gateway({ config: oneService(9), clock, modules: withAllParts() }, threadsOf(2)(-1));
+    onTestFinished(async () => void (await gateway.close(0)));
+    const { accessLog, reports } = Gateway.partsOf(gateway);
+    const told: Parameters<NonNullable<WorkerReports["tail"]>>[] = [];
+    reports!.tail = (...given) => void told.push(given);
+    const streams = new TailStreams({ clock, gateway });
+    const body = streams.open(() => true, "/gateway/tail?status=404") as Readable;
+    const stream = read(body);
+    const [readers, receive] = told[0]!;
+    expect(readers).toEqual([{ id: 1, filter: { status: "404" }, most: 13 }]);
+    receive([{ id: 1, matched: 7, lines: ['{"path":"/a"}'] }, { id: 99, matched: 1, lines: ["{}"] }]);
+    receive([{ id: 1, matched: 2, lines: [] }]);
+    await eventually(() => stream.matched() === 9);
+    // The main thread answers no requests.
+    expect([stream.lines(), accessLog.isOn]).toEqual([[{ path: "/a" }], false]);
+    body.destroy();
+    await eventually(() => told.at(-1)![0].length === 0);
+    clock.advance(1_000);
+    streams.close();
+  });
+});
