@@ -24,9 +24,14 @@ const MAX_GROUPS = 100;
 /** A header or a query with a longer one would be refused before any plugin. */
 const MAX_KEY = 4096;
 
+/** Whether a caller can have it as an id or a group. */
+export function isCallerName(text: string): boolean {
+  return text !== "" && text.length <= 200 && !/\p{Cc}/u.test(text);
+}
+
 function nameOf(what: string, describe: string) {
   const hint = `${what} of 1–200 characters without control characters`;
-  return s.string({ references: "none", min: 1, max: 200, hint, describe, check: (text) => (/\p{Cc}/u.test(text) ? "" : undefined) });
+  return s.string({ references: "none", min: 1, max: 200, hint, describe, check: (text) => (isCallerName(text) ? undefined : "") });
 }
 
 const KEY = s.object({

@@ -2,16 +2,15 @@
  * Keeps the counts of quotas in a file, which is replaced at most half a second after a count has changed, and at the end. It has no names of
  * callers, but hashes of them, and the key of these hashes.
  */
-import { hash, randomInt } from "node:crypto";
-// Node's own function: the tests of an embedder may replace the global one to stop time.
-import { setImmediate } from "node:timers";
+import { createHash, hash, randomInt } from "node:crypto";
 import { PERIODS } from "../base/calendar.ts";
 import type { Clock, Timer } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { StateProblem, type StateFolder } from "../base/state_folder.ts";
+import { inSlices, paced } from "../base/time_slices.ts";
 import type { Callers } from "./callers.ts";
-import { HASH, LAST, NAME as WINDOW_NAME, NEWER, OLDER, OVERFLOW, USED, WINDOWS } from "./cells.ts";
+import { BUCKETS, CELL, CHAIN, HASH, LAST, NAME as WINDOW_NAME, NEWER, OLDER, OVERFLOW, USED, WINDOWS } from "./cells.ts";
 import type { KeptOptions, KeptTables } from "./costs.ts";
 import type { CallerTable, Secret } from "./memory.ts";
 import type { SharedCallers } from "./shared_callers.ts";
@@ -24,11 +23,15 @@ const SAVE_MS = 500;
 const QUIET_MS = 60_000;
 /** Of each caller: both halves of its hash, the number of its period, what it has used, and the time of its last request. */
 const RECORD_BYTES = 32;
+/** Of one piece of the file. */
+const PIECE_BYTES = 2_048 * RECORD_BYTES;
+/** Buckets that are read without a pause. */
+const BUCKETS_OF_STEP = 256;
 
 type Per = KeptOptions["per"];
 
 /** What a window of a caller is named for each period. */
-const WINDOW_NAMES = PERIODS.map((per) => [per, planOfQuota(tableOptions({ per, maxCallers: 1 })).names[0]!] as const);
+const WINDOW_NAMES: ReadonlyMap<number, Per> = new Map(PERIODS.map((per) => [planOfQuota(tableOptions({ per, maxCallers: 1 })).names[0]!, per]));
 
 interface Header {
   readonly format: string;
@@ -88,17 +91,7 @@ export class QuotaFile implements KeptTables {
     const changed = Array.from(this.#tables, ([key, table]) => [key, table.size, ...table.shards.map(newestOf)].join()).join();
     if (changed === this.#saved) return;
     try {
-      const tables: Header["tables"][number][] = [];
-      const parts: Buffer[] = [];
-      const add = (key: string, per: Per, records: Buffer) => {
-        tables.push({ key, per, callers: records.length / RECORD_BYTES });
-        parts.push(records);
-      };
-      for (const [key, table] of this.#tables) for (const [per, records] of await this.#records(table)) add(key, per, records);
-      for (const { key, per, records } of this.#others.values()) add(key, per, records);
-      const header = Buffer.from(`${JSON.stringify({ format: FORMAT, secret: this.secret, tables } satisfies Header)}\n`);
-      const rest = Buffer.concat([header, ...parts]);
-      await this.#folder.write(NAME, [Buffer.from(`${hash("sha256", rest)}\n`), rest]);
+      await this.#folder.write(NAME, await inSlices(this.#content(), paced()));
       this.#saved = changed;
       if (this.#quietUntil > -Infinity) this.#log.info("quotas are written again", { folder: this.#folder.path });
       this.#quietUntil = -Infinity;
@@ -111,74 +104,47 @@ export class QuotaFile implements KeptTables {
     }
   }
 
-  /**
-   * By period, a record of each caller, the oldest first, and of the overflow. Callers say themselves what they were counted in: a reload with
-   * another period may have been refused, or they have sent nothing since. Shard by shard: no request waits for more than one.
-   */
-  async #records(table: CallerTable): Promise<(readonly [Per, Buffer])[]> {
-    const parts: (readonly [Per, Buffer])[] = [];
-    for (let i = 0; i < table.shards.length; i++) {
-      let shard = table.shards[i]!;
-      // A worker that has died in its turn is repaired soon.
-      while ("tryEnter" in shard && !(shard as SharedCallers).tryEnter()) {
-        await nextTurn();
-        shard = table.shards[i]!;
+  /** In steps, between which others count. */
+  *#content(): Generator<void, readonly Buffer[]> {
+    const tables: Header["tables"][number][] = [];
+    const pieces: Buffer[] = [];
+    for (const [key, table] of this.#tables) {
+      for (const [per, records] of yield* recordsOf(table, this.#clock.wall() - this.#clock.now())) {
+        tables.push({ key, per, callers: records.count });
+        pieces.push(...records.pieces());
       }
-      try {
-        parts.push(...this.#recordsOf(shard));
-      } finally {
-        shard.leave();
-      }
-      await nextTurn();
     }
-    return PERIODS.map((per) => [per, Buffer.concat(parts.flatMap(([of, records]) => (of === per ? [records] : [])))] as const).filter(([, { length }]) => length > 0);
-  }
-
-  #recordsOf(shard: Callers): (readonly [Per, Buffer])[] {
-    const { words, numbers } = shard;
-    const callers: number[] = [];
-    for (let caller = words[NEWER]!; caller !== OVERFLOW; caller = words[caller + NEWER]!) callers.push(caller);
-    const used = [...callers, OVERFLOW].filter((caller) => words[caller + WINDOWS] !== 0 && numbers[words[caller + WINDOWS]! / 2 + USED]! > 0);
-    return WINDOW_NAMES.map(([per, name]) => [per, this.#written(shard, used.filter((caller) => words[words[caller + WINDOWS]! + WINDOW_NAME] === name))] as const);
-  }
-
-  #written(shard: Callers, used: readonly number[]): Buffer {
-    const { words, numbers } = shard;
-    const ahead = this.#clock.wall() - this.#clock.now();
-    const records = Buffer.alloc(used.length * RECORD_BYTES);
-    used.forEach((caller, i) => {
-      const window = words[caller + WINDOWS]!;
-      const at = i * RECORD_BYTES;
-      // The overflow has no hash.
-      if (caller !== OVERFLOW) {
-        records.writeInt32LE(words[caller + HASH]!, at);
-        records.writeInt32LE(words[caller + HASH + 1]!, at + 4);
-      }
-      records.writeDoubleLE(numbers[markOf(shard, window)]!, at + 8);
-      records.writeDoubleLE(numbers[window / 2 + USED]!, at + 16);
-      records.writeDoubleLE(numbers[caller / 2 + LAST]! + ahead, at + 24);
-    });
-    return records;
+    for (const { key, per, records } of this.#others.values()) {
+      tables.push({ key, per, callers: records.length / RECORD_BYTES });
+      for (let at = 0; at < records.length; at += PIECE_BYTES) pieces.push(records.subarray(at, at + PIECE_BYTES));
+    }
+    pieces.unshift(Buffer.from(`${JSON.stringify({ format: FORMAT, secret: this.secret, tables } satisfies Header)}\n`));
+    const digest = createHash("sha256");
+    for (const piece of pieces) {
+      digest.update(piece);
+      yield;
+    }
+    return [Buffer.from(`${digest.digest("hex")}\n`), ...pieces];
   }
 
   /** Nobody uses the table yet. */
   #fill(table: CallerTable, records: Buffer, options: KeptOptions): void {
     const plan = planOfQuota(tableOptions(options));
     const ahead = this.#clock.wall() - this.#clock.now();
-    for (let at = 0; at < records.length; at += RECORD_BYTES) {
-      const hashed = new Int32Array([records.readInt32LE(at), records.readInt32LE(at + 4)]);
-      const [period, used, last] = [8, 16, 24].map((from) => records.readDoubleLE(at + from)) as [number, number, number];
-      if (last - ahead + 1000 * LIFE_S[options.per] < this.#clock.now()) continue;
-      const isOverflow = hashed[0] === 0 && hashed[1] === 0;
+    for (const { hashed, isOverflow, period, used, last: wall } of inOrder(records)) {
+      const last = wall - ahead;
+      if (last + 1000 * LIFE_S[options.per] < this.#clock.now()) continue;
       // What new callers start with is that of all shards: their number may be another one now.
       for (const shard of isOverflow ? table.shards : [table.shards[hashed[1]! & (table.shards.length - 1)]!]) {
         shard.enter(hashed);
         try {
           shard.makeRoom(-Infinity, plan);
           if (isOverflow) shard.convert(OVERFLOW, plan);
-          const caller = isOverflow ? OVERFLOW : shard.add(plan);
-          shard.count(shard.words[caller + WINDOWS]!, period, used);
-          shard.numbers[caller / 2 + LAST] = last - ahead;
+          const known = isOverflow ? OVERFLOW : shard.find();
+          const caller = known === OVERFLOW && !isOverflow ? shard.add(plan) : known;
+          const window = shard.words[caller + WINDOWS]!;
+          shard.count(window, period, isOverflow ? used : used - shard.numbers[window / 2 + USED]!);
+          shard.numbers[caller / 2 + LAST] = last;
           if (table.size > options.maxCallers) shard.evict(shard.words[NEWER]!, plan);
         } finally {
           shard.leave();
@@ -207,6 +173,73 @@ function newestOf({ words, numbers }: Callers): string {
   return `${numbers[words[OLDER]! / 2 + LAST]}/${numbers[OVERFLOW / 2 + LAST]}`;
 }
 
-function nextTurn(): Promise<void> {
-  return new Promise((resolve) => void setImmediate(resolve));
+/** The records of one period. */
+class Records {
+  count = 0;
+  readonly #pieces: Buffer[] = [];
+
+  add({ words, numbers }: Callers, caller: number, mark: number, ahead: number): void {
+    const at = (this.count++ * RECORD_BYTES) % PIECE_BYTES;
+    if (at === 0) this.#pieces.push(Buffer.alloc(PIECE_BYTES));
+    const piece = this.#pieces.at(-1)!;
+    // The overflow has no hash.
+    if (caller !== OVERFLOW) {
+      piece.writeInt32LE(words[caller + HASH]!, at);
+      piece.writeInt32LE(words[caller + HASH + 1]!, at + 4);
+    }
+    piece.writeDoubleLE(numbers[mark]!, at + 8);
+    piece.writeDoubleLE(numbers[words[caller + WINDOWS]! / 2 + USED]!, at + 16);
+    piece.writeDoubleLE(numbers[caller / 2 + LAST]! + ahead, at + 24);
+  }
+
+  pieces(): readonly Buffer[] {
+    const rest = (this.count * RECORD_BYTES) % PIECE_BYTES;
+    return rest === 0 ? this.#pieces : [...this.#pieces.slice(0, -1), this.#pieces.at(-1)!.subarray(0, rest)];
+  }
+}
+
+/**
+ * Records of all callers, by period, in steps between which others count. No caller is missed: it leaves its bucket only for a later one, when
+ * buckets become more, and then has two records, or for the overflow, which is read last. Callers say themselves what they were counted in: a
+ * reload with another period may have been refused, or they have sent nothing since.
+ */
+function* recordsOf(table: CallerTable, ahead: number): Generator<void, ReadonlyMap<Per, Records>> {
+  const records = new Map<Per, Records>();
+  const add = (shard: Callers, caller: number) => {
+    const window = shard.words[caller + WINDOWS]!;
+    const per = window === 0 || shard.numbers[window / 2 + USED]! <= 0 ? undefined : WINDOW_NAMES.get(shard.words[window + WINDOW_NAME]!);
+    if (per === undefined) return;
+    if (!records.has(per)) records.set(per, new Records());
+    records.get(per)!.add(shard, caller, markOf(shard, window), ahead);
+  };
+  for (let i = 0; i < table.shards.length; i++) {
+    for (let [bucket, isOver] = [0, false]; !isOver; ) {
+      // Larger memory may have taken its place.
+      const shard = table.shards[i]!;
+      // A worker that has died in its turn is repaired soon.
+      if (!("tryEnter" in shard) || (shard as SharedCallers).tryEnter()) {
+        const { words } = shard;
+        const end = words[BUCKETS]! * CELL;
+        for (const pause = bucket + BUCKETS_OF_STEP * CELL; bucket < Math.min(pause, end); bucket += CELL) {
+          for (let caller = words[bucket]!; caller !== OVERFLOW; caller = words[caller + CHAIN]!) add(shard, caller);
+        }
+        isOver = bucket >= end;
+        if (isOver) add(shard, OVERFLOW);
+        shard.leave();
+      }
+      yield;
+    }
+  }
+  return records;
+}
+
+/** By the time of the last request: callers without one are forgotten in this order. The overflow is the last. */
+function inOrder(records: Buffer) {
+  const read = Array.from({ length: records.length / RECORD_BYTES }, (_, i) => {
+    const at = i * RECORD_BYTES;
+    const hashed = new Int32Array([records.readInt32LE(at), records.readInt32LE(at + 4)]);
+    const [period, used, last] = [8, 16, 24].map((from) => records.readDoubleLE(at + from)) as [number, number, number];
+    return { hashed, isOverflow: hashed[0] === 0 && hashed[1] === 0, period, used, last };
+  });
+  return read.sort((a, b) => Number(a.isOverflow) - Number(b.isOverflow) || a.last - b.last);
 }

@@ -1,4 +1,4 @@
-import { mkdirSync, readFileSync, rmdirSync, writeFileSync } from "node:fs";
+import { copyFileSync, mkdirSync, readFileSync, rmdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { StateFolder } from "../../lib/base/state_folder.ts";
@@ -124,6 +124,33 @@ describe("quotas in a file", () => {
     const third = await started(path, { wall: START + 2_000 });
     const again = third.quota("k", { per: "week", isCosted: true });
     expect([again.decide("a").remaining[0], again.decide("b").remaining[0]]).toEqual([100, 99]);
+  });
+
+  it.each([1, 4])("of callers who send requests while the file is written are in it, as they were before or later, also when many new ones arrive (%i workers)", async (workers) => {
+    const [path, other] = [emptyFolder(), emptyFolder()];
+    const first = await started(path, { workers });
+    const options = { maxCallers: 200_000 };
+    const quota = first.quota("k", options);
+    for (let i = 0; i < 20_000; i++) quota.book(`caller ${i}`, 40);
+    let isSaved = false;
+    const saved = first.file.save().then(() => (isSaved = true));
+    for (let i = 0; !isSaved; i++) {
+      for (let k = 0; k < 500 && i < 80; k++) {
+        quota.book(`caller ${(i * 7 + k * 41) % 20_000}`, 1);
+        quota.book(`new ${i * 500 + k}`, 1);
+      }
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    await saved;
+    copyFileSync(join(path, "quotas"), join(other, "quotas"));
+    const second = await started(other, { workers: 5 - workers, wall: START + 1_000 });
+    const before = second.quota("k", { ...options, isCosted: true });
+    const now = first.quota("k", { ...options, isCosted: true });
+    for (let i = 0; i < 20_000; i++) {
+      const left = before.decide(`caller ${i}`).remaining[0]!;
+      expect(left).toBeLessThanOrEqual(60);
+      expect(left).toBeGreaterThanOrEqual(now.decide(`caller ${i}`).remaining[0]!);
+    }
   });
 
   it("of a quota that the configuration has no more are kept for when it comes back", async () => {

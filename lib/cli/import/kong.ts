@@ -12,6 +12,7 @@ import { isObject } from "../../json_schema/values.ts";
 import { HOST, readTarget, type Draft, type Plugin, type Service, type Target } from "./draft.ts";
 import { balancing } from "./kong_balancing.ts";
 import { readPath, templateOf, type KongPath } from "./kong_paths.ts";
+import type { GroupLimit } from "./kong_limits.ts";
 import { KongPlugins, OPEN, type Attached } from "./kong_plugins.ts";
 import { freeName, type Place } from "./place.ts";
 
@@ -43,7 +44,20 @@ interface Bucket {
 
 /** The names of the groups that a consumer is in. */
 function groupsOf(consumer: Place): readonly string[] {
-  return consumer.get("groups").items().flatMap((group) => (typeof group.value === "string" ? group.value : (group.ignore(...LABELS).get("name").text() ?? [])));
+  return consumer.get("groups").items().flatMap((group) => groupName(group) ?? []);
+}
+
+/** It is named, or an object with a name. */
+function groupName(group: Place): string | undefined {
+  return typeof group.value === "string" ? group.value : group.ignore(...LABELS).get("name").text();
+}
+
+/** The limit that a plugin is for the consumers of a group, wherever they ask. */
+function limitOf(group: Place, plugin: Place): GroupLimit[] {
+  const name = groupName(group);
+  const isForAll = ["service", "route", "consumer"].every((field) => plugin.get(field).value === undefined);
+  if (name === undefined || !isForAll || plugin.get("name").text() !== "rate-limiting-advanced" || plugin.get("enabled").flag() === false) return [];
+  return [{ group: name, place: plugin.ignore(...LABELS, "protocols", "instance_name"), isUsed: false }];
 }
 
 class KongReader {
@@ -60,20 +74,27 @@ class KongReader {
   /** Of the lists at the top: entities by what they refer to. */
   readonly #indexes = new Map<string, Map<unknown, Place[]>>();
   readonly #upstreamsByName: ReadonlyMap<string, Place>;
+  readonly #limits: readonly GroupLimit[];
   #expressions = 0;
 
   constructor(root: Place, draft: Draft) {
     this.#root = root;
     this.#draft = draft;
     this.#upstreamsByName = new Map(root.get("upstreams").items().map((place) => [place.get("name").text()?.toLowerCase() ?? "", place]));
-    const ofGroups = root.get("consumer_groups").items().flatMap((group) => group.ignore(...LABELS, "name", "consumers").get("plugins").items());
-    ofGroups.push(...root.get("plugins").items().filter((plugin) => plugin.get("consumer_group").value !== undefined));
+    const groups = root.get("consumer_groups").items().map((group) => group.ignore(...LABELS, "name", "consumers"));
+    const all = [
+      ...groups.flatMap((group) => group.get("plugins").items().map((place) => ({ group, place }))),
+      ...root.get("plugins").items().map((place) => ({ group: place.get("consumer_group"), place })).filter(({ group }) => group.value !== undefined),
+    ];
+    this.#limits = all.flatMap(({ group, place }) => limitOf(group, place));
+    for (const { place } of this.#limits) this.#placed.add(place);
+    const ofGroups = all.map(({ place }) => place).filter((place) => !this.#placed.has(place));
     const consumers = root.get("consumers").items().map((place) => {
       const of = (list: string) => this.#children(place.ignore(...LABELS, "custom_id"), list, "consumer", "username");
       const isInGroup = Object.keys(Object(place.get("groups").value)).length > 0;
       return { place, of, groups: groupsOf(place), refusal: refusalOf([...of("plugins"), ...(isInGroup ? ofGroups : [])]) };
     });
-    this.#plugins = new KongPlugins(draft, consumers);
+    this.#plugins = new KongPlugins(draft, consumers, this.#limits);
   }
 
   run(): void {
@@ -84,6 +105,9 @@ class KongReader {
         const isPlaced = this.#placed.has(place) || global.some((each) => each.place === place);
         if (!isPlaced) place.leaveOut("is not carried over: it is disabled, belongs to a consumer or group, or to nothing that is here");
       }
+    }
+    for (const { place, isUsed } of this.#limits) {
+      if (!isUsed) place.leaveOut('is not carried over: there is no "rate-limiting-advanced" for all others');
     }
     for (const { service, lists } of this.#buckets) this.#settle(service, lists);
     const callers = this.#plugins.callers();

@@ -1,7 +1,9 @@
 /**
  * Turns Kong's plugins into ours, with the credentials and groups of its consumers.
  */
+import { isCallerName } from "../../config/callers.ts";
 import type { Draft, Plugin } from "./draft.ts";
+import { advancedLimit, rateLimit, type GroupLimit } from "./kong_limits.ts";
 import { freeName, type Place } from "./place.ts";
 
 /** A plugin of Kong, of the gateway, a service or a route. */
@@ -29,14 +31,9 @@ interface Owner {
 
 const MAX_GROUPS = 100;
 
-/** Whether `callers` can have it as an id or a group. */
-function isName(text: string): boolean {
-  return text !== "" && text.length <= 200 && !/\p{Cc}/u.test(text);
-}
-
 /** The kinds that are carried over, in the order in which Kong runs them; others come before `request-termination`. */
 const ORDER = [
-  ...["cors", "jwt", "key-auth", "basic-auth", "ip-restriction", "request-size-limiting", "acl", "rate-limiting"],
+  ...["cors", "jwt", "key-auth", "basic-auth", "ip-restriction", "request-size-limiting", "acl", "rate-limiting", "rate-limiting-advanced"],
   ...["request-transformer", "response-transformer", "request-termination"],
 ];
 /** Kinds that an `acl` of groups needs. */
@@ -59,7 +56,8 @@ export class KongPlugins {
   readonly #made = new Map<string, readonly Plugin[]>();
   readonly #kinds: Readonly<Record<string, Convert>>;
 
-  constructor(draft: Draft, consumers: readonly Consumer[]) {
+  /** `limits`: of consumer groups. */
+  constructor(draft: Draft, consumers: readonly Consumer[], limits: readonly GroupLimit[]) {
     this.#draft = draft;
     this.#consumers = consumers;
     this.#kinds = {
@@ -68,6 +66,7 @@ export class KongPlugins {
       jwt: (config, groups) => this.#jwt(config, groups),
       acl: () => null,
       "rate-limiting": rateLimit,
+      "rate-limiting-advanced": (config) => advancedLimit(config, limits),
       cors,
       "ip-restriction": addresses,
       "request-size-limiting": sizeLimit,
@@ -106,7 +105,7 @@ export class KongPlugins {
 
   /** The identities that are in groups. */
   callers(): readonly { readonly id: string; readonly groups: readonly string[] }[] {
-    return [...this.#identities].flatMap(([id, owner]) => (owner === null || owner.groups.length === 0 || !isName(id) ? [] : [{ id, groups: owner.groups }]));
+    return [...this.#identities].flatMap(([id, owner]) => (owner === null || owner.groups.length === 0 || !isCallerName(id) ? [] : [{ id, groups: owner.groups }]));
   }
 
   #identify(id: string, owner: Owner): void {
@@ -128,7 +127,7 @@ export class KongPlugins {
       const groups = consumer.of("acls").flatMap((each) => each.ignore("id", "tags", "created_at", "consumer").get("group").text() ?? []);
       const passes = (allowed.size === 0 || groups.some((group) => allowed.has(group))) && !groups.some((group) => denied.has(group));
       const name = consumer.place.get("username").text() ?? consumer.place.get("custom_id").text() ?? "consumer";
-      const owner = { place: consumer.place, groups: [...new Set([...groups, ...consumer.groups])].filter(isName).slice(0, MAX_GROUPS) };
+      const owner = { place: consumer.place, groups: [...new Set([...groups, ...consumer.groups])].filter(isCallerName).slice(0, MAX_GROUPS) };
       return consumer.of(list).flatMap((place) => {
         place.ignore("id", "tags", "created_at", "consumer", "key", "secret", "rsa_public_key", "username", "password", "algorithm");
         if (place.get("ttl").value !== undefined) return (place.leaveOut("is left out: it expires in Kong (ttl), and would not here"), []);
@@ -219,31 +218,6 @@ function addresses(config: Place): readonly Plugin[] | null {
 function only(fields: readonly string[], to: string, config: Place): Plugin[] {
   const addresses = fields.flatMap((field) => config.get(field).texts());
   return addresses.length === 0 ? [] : [{ name: "acl", config: { [to]: addresses } }];
-}
-
-const LIMITED = "refused requests get 429 and the gateway's own body";
-/** Settings of `rate-limiting` without a counterpart, with Kong's default. */
-const OF_LIMITS = {
-  error_code: [429, LIMITED],
-  error_message: ["API rate limit exceeded", LIMITED],
-  hide_client_headers: [false, "replies have the headers RateLimit and RateLimit-Policy"],
-  fault_tolerant: [true, '"on_error" of global.counters says what happens without the counters'],
-} as const;
-
-function rateLimit(config: Place): readonly Plugin[] {
-  const shorter = { limit_second: config.get("second").number(), limit_min: config.get("minute").number() };
-  const limits = { ...shorter, limit_hour: config.get("hour").number(), limit_day: config.get("day").number() };
-  config.ignore("sync_rate").noteUnusual(OF_LIMITS);
-  for (const name of ["month", "year"]) if (config.get(name).value !== undefined) config.get(name).note(`there is no limit for a ${name}`);
-  if (config.get("policy").text() === "redis") config.get("policy").note("counts are shared by global.counters, not by each plugin");
-  config.ignore("redis", ...["host", "port", "password", "username", "ssl", "ssl_verify", "server_name", "timeout", "database"].map((name) => `redis_${name}`));
-  const by = config.get("limit_by").text() ?? "consumer";
-  const header = config.get("header_name").text();
-  const known: Readonly<Record<string, string>> = { consumer: "credential", credential: "credential", ip: "client_ip", service: "all", ...(header === undefined ? {} : { header: `header:${header}` }) };
-  const counted = Object.hasOwn(known, by) ? known[by] : undefined;
-  if (counted === undefined) config.get("limit_by").note(`"${by}" is not carried over: the limit counts by address`);
-  if (Object.values(limits).every((limit) => limit === undefined)) return [];
-  return [{ name: "rate_limit", config: { ...JSON.parse(JSON.stringify(limits)), limit_by: counted ?? "client_ip" } }];
 }
 
 function cors(config: Place): readonly Plugin[] | null {

@@ -464,6 +464,59 @@ describe("plugins of Kong", () => {
     expect(notes).toEqual(['services[0].plugins[0].config.limit_by: "constructor" is not carried over: the limit counts by address']);
   });
 
+  describe("rate-limiting-advanced", () => {
+    const advanced = (config: object, more: object = {}) => ({ name: "rate-limiting-advanced", ...more, config });
+    const consumers = [{ username: "ada", keyauth_credentials: [{ key: "k-ada" }], groups: [{ name: "gold" }] }, { username: "bob", keyauth_credentials: [{ key: "k-bob" }], groups: ["gold", "new"] }];
+    const limitOf = async (given: object[], more: object = {}) => {
+      const { made, notes } = await plugins([{ name: "key-auth" }, ...given], { consumers, ...more });
+      return { limit: made.find(({ name }) => name === "rate_limit")?.config, notes: notes.filter((note) => !note.includes("query")) };
+    };
+
+    it("has the windows that there are here, with the limits of consumer groups", async () => {
+      const { limit, notes } = await limitOf([advanced({ limit: [10, 500, 5, 9000], window_size: [60, 3600, 1, 86_400], identifier: "consumer", strategy: "local", sync_rate: -1, namespace: "n", dictionary_name: "d", disable_penalty: false, retry_after_jitter_max: 0 })], {
+        consumer_groups: [{ id: "1", name: "gold", plugins: [advanced({ limit: [600], window_size: [60], window_type: "sliding" })] }],
+        plugins: [advanced({ limit: [3], window_size: [3600] }, { consumer_group: "new" })],
+      });
+      expect(limit).toEqual({ limit_second: 5, limit_min: 10, limit_hour: 500, limit_day: 9000, limits_by_group: { gold: { limit_min: 600 }, new: { limit_hour: 3 } }, limit_by: "credential" });
+      expect(notes).toEqual([]);
+    });
+
+    it("with enforce_consumer_groups has those of the groups that it names, in this order", async () => {
+      const groups = ["new", "gold", "other"].map((name, i) => ({ name, plugins: [advanced({ limit: [i + 1], window_size: [60] })] }));
+      const { limit, notes } = await limitOf([advanced({ limit: [10], window_size: [60], enforce_consumer_groups: true, consumer_groups: ["gold", "new", "none"] })], { consumer_groups: groups });
+      expect(Object.entries(limit!.limits_by_group as object)).toEqual([["gold", { limit_min: 2 }], ["new", { limit_min: 1 }]]);
+      expect(notes).toEqual(['consumer_groups[2].plugins[0]: is not carried over: there is no "rate-limiting-advanced" for all others']);
+    });
+
+    it.each<[string, object, object, object, string]>([
+      ["another window", { limit: [1, 2], window_size: [60, 30] }, {}, { limit_min: 1, limit_by: "credential" }, "services[0].plugins[1].config.window_size[1]: is not carried over: limits are for 1, 60, 3600 and 86400 seconds here"],
+      ["one window twice", { limit: [9, 2], window_size: [60, 60] }, {}, { limit_min: 2, limit_by: "credential" }, ""],
+      ["a fixed window", { limit: [1], window_size: [60], window_type: "fixed" }, {}, { limit_min: 1, limit_by: "credential" }, "services[0].plugins[1].config.window_type: windows slide here: at most so many requests are in any of them"],
+      ["Redis", { limit: [1], window_size: [60], strategy: "redis", redis: { host: "h" } }, {}, { limit_min: 1, limit_by: "credential" }, "services[0].plugins[1].config.strategy: counts are shared by global.counters, not by each plugin"],
+      ["a header", { limit: [1], window_size: [60], identifier: "header", header_name: "X-A" }, {}, { limit_min: 1, limit_by: "header:X-A" }, ""],
+      ["a path", { limit: [1], window_size: [60], identifier: "path" }, {}, { limit_min: 1, limit_by: "client_ip" }, 'services[0].plugins[1].config.identifier: "path" is not carried over: the limit counts by address'],
+      ["the group as one", { limit: [1], window_size: [60], identifier: "consumer-group" }, {}, { limit_min: 1, limit_by: "client_ip" }, 'services[0].plugins[1].config.identifier: "consumer-group" is not carried over: the limit counts by address'],
+      ["a group that counts otherwise", { limit: [1], window_size: [60] }, { limit: [5], window_size: [60], identifier: "ip" }, { limit_min: 1, limit_by: "credential" }, "consumer_groups[0].plugins[0].config.identifier: is not carried over: the limits of groups count by what the others count by"],
+      ["a group with another window", { limit: [1], window_size: [60] }, { limit: [5], window_size: [10] }, { limit_min: 1, limit_by: "credential" }, "consumer_groups[0].plugins[0].config.window_size[0]: is not carried over: limits are for 1, 60, 3600 and 86400 seconds here"],
+      ["a limit without a window", { limit: [1, 2], window_size: [60] }, {}, {}, "services[0].plugins[1].config: needs a limit for each window_size"],
+    ])("%s: carried over as far as the meaning is the same", async (_what, config, group, expected, note) => {
+      const { limit, notes } = await limitOf([advanced(config)], { consumer_groups: [{ name: "gold", ...(Object.keys(group).length > 0 ? { plugins: [advanced(group)] } : {}) }] });
+      expect(limit ?? {}).toEqual(expected);
+      expect(notes.join("\n")).toContain(note);
+      if (note === "") expect(notes).toEqual([]);
+    });
+
+    it.each<[string, object, string]>([
+      ["without one for all others", { consumer_groups: [{ name: "gold", plugins: [advanced({ limit: [5], window_size: [60] })] }] }, 'consumer_groups[0].plugins[0]: is not carried over: there is no "rate-limiting-advanced" for all others'],
+      ["for a service alone", { plugins: [advanced({ limit: [5], window_size: [60] }, { consumer_group: "gold", service: "s" })] }, "plugins[0]: is not carried over: it is for some consumers only"],
+      ["that is disabled", { consumer_groups: [{ name: "gold", plugins: [advanced({ limit: [5], window_size: [60] }, { enabled: false })] }] }, "consumer_groups[0].plugins[0]: is not carried over: it is for some consumers only"],
+    ])("of a group, %s, is listed with the reason", async (_what, more, note) => {
+      const { limit, notes } = await limitOf([], more);
+      expect(limit).toBeUndefined();
+      expect(notes).toContain(note);
+    });
+  });
+
   it("jwt has the key of the only consumer with one", async () => {
     const secret = "0123456789abcdef0123456789abcdef";
     const of = (credentials: object[], config: object = {}) => plugins([{ name: "jwt", config }], { consumers: [{ username: "ada", jwt_secrets: credentials }] });
