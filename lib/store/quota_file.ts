@@ -131,8 +131,12 @@ export class QuotaFile implements KeptTables {
   #fill(table: CallerTable, records: Buffer, options: KeptOptions): void {
     const plan = planOfQuota(tableOptions(options));
     const ahead = this.#clock.wall() - this.#clock.now();
-    for (const { hashed, isOverflow, period, used, last: wall } of inOrder(records)) {
-      const last = wall - ahead;
+    const hashed = new Int32Array(2);
+    for (const at of inOrder(records)) {
+      hashed[0] = records.readInt32LE(at);
+      hashed[1] = records.readInt32LE(at + 4);
+      const isOverflow = hashed[0] === 0 && hashed[1] === 0;
+      const [period, used, last] = [records.readDoubleLE(at + 8), records.readDoubleLE(at + 16), records.readDoubleLE(at + 24) - ahead];
       if (last + 1000 * LIFE_S[options.per] < this.#clock.now()) continue;
       // What new callers start with is that of all shards: their number may be another one now.
       for (const shard of isOverflow ? table.shards : [table.shards[hashed[1]! & (table.shards.length - 1)]!]) {
@@ -233,13 +237,9 @@ function* recordsOf(table: CallerTable, ahead: number): Generator<void, Readonly
   return records;
 }
 
-/** By the time of the last request: callers without one are forgotten in this order. The overflow is the last. */
-function inOrder(records: Buffer) {
-  const read = Array.from({ length: records.length / RECORD_BYTES }, (_, i) => {
-    const at = i * RECORD_BYTES;
-    const hashed = new Int32Array([records.readInt32LE(at), records.readInt32LE(at + 4)]);
-    const [period, used, last] = [8, 16, 24].map((from) => records.readDoubleLE(at + from)) as [number, number, number];
-    return { hashed, isOverflow: hashed[0] === 0 && hashed[1] === 0, period, used, last };
-  });
-  return read.sort((a, b) => Number(a.isOverflow) - Number(b.isOverflow) || a.last - b.last);
+/** Where records are, by the time of the last request: callers without one are forgotten in this order. The overflow, without a hash, is the last. */
+function inOrder(records: Buffer): Uint32Array {
+  const timeAt = (at: number) => (records.readInt32LE(at) === 0 && records.readInt32LE(at + 4) === 0 ? Infinity : records.readDoubleLE(at + 24));
+  const times = Float64Array.from({ length: records.length / RECORD_BYTES }, (_, i) => timeAt(i * RECORD_BYTES));
+  return Uint32Array.from(times.keys()).sort((a, b) => times[a]! - times[b]!).map((i) => i * RECORD_BYTES);
 }

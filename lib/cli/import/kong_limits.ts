@@ -25,7 +25,7 @@ const OF_ADVANCED = {
   window_type: ["sliding", "windows slide here: at most so many requests are in any of them"],
 } as const;
 
-export function rateLimit(config: Place): readonly Plugin[] {
+export function plainLimit(config: Place): readonly Plugin[] {
   const shorter = { limit_second: config.get("second").number(), limit_min: config.get("minute").number() };
   const limits = { ...shorter, limit_hour: config.get("hour").number(), limit_day: config.get("day").number() };
   config.ignore("sync_rate").noteUnusual(OF_LIMITS);

@@ -3,7 +3,7 @@
  */
 import { isCallerName } from "../../config/callers.ts";
 import type { Draft, Plugin } from "./draft.ts";
-import { advancedLimit, rateLimit, type GroupLimit } from "./kong_limits.ts";
+import { advancedLimit, plainLimit, type GroupLimit } from "./kong_limits.ts";
 import { freeName, type Place } from "./place.ts";
 
 /** A plugin of Kong, of the gateway, a service or a route. */
@@ -65,7 +65,7 @@ export class KongPlugins {
       "basic-auth": (config, groups) => this.#basicAuth(config, groups),
       jwt: (config, groups) => this.#jwt(config, groups),
       acl: () => null,
-      "rate-limiting": rateLimit,
+      "rate-limiting": plainLimit,
       "rate-limiting-advanced": (config) => advancedLimit(config, limits),
       cors,
       "ip-restriction": addresses,
