@@ -42,13 +42,20 @@ export function readStaticFiles(folder: string = builtFolder()): FindFile {
   };
 }
 
-/** The page with its files below the release's own path, and all imported modules named, so that a browser asks for them at once. */
+/**
+ * The page with its files below the release's own path. All modules that its scripts import are named, so that a browser asks for them at once;
+ * those of `import("./x.js")` are for later.
+ */
 function indexOf(html: string, release: string, contents: ReadonlyMap<string, Buffer>): string {
-  const imported = [...contents.keys()].filter((name) => name.endsWith(".js") && [...contents.values()].some((text) => text.includes(`"./${name}"`)));
-  const preloads = imported.map((name) => `    <link rel="modulepreload" href="${release}/${name}">\n`);
+  const scripts = [...html.matchAll(/ src="([\w.]+)"/g)].map(([, name]) => name!);
+  const needed = new Set(scripts);
+  for (const name of needed) for (const [, from] of String(contents.get(name) ?? "").matchAll(IMPORT)) if (contents.has(from!)) needed.add(from!);
+  const preloads = [...needed].filter((name) => !scripts.includes(name)).map((name) => `    <link rel="modulepreload" href="${release}/${name}">\n`);
   const versioned = html.replace(/(?<=(?:src|href)=")(?=[\w.]+")/g, `${release}/`);
   return versioned.replace(/ *<\/head>/, (end) => preloads.join("") + end);
 }
+
+const IMPORT = /^(?:import|export)\s(?:[^;"]*\sfrom\s)?"\.\/([\w.]+)"/gm;
 
 function typeOf(name: string): string | undefined {
   return TYPES[name.slice(name.lastIndexOf(".") + 1)];

@@ -119,14 +119,28 @@ describe("the files of the management UI", () => {
     expect(() => readStaticFiles(empty)).toThrow(/npm run build/);
   });
 
-  it("the files of the management UI contain all files of the build, and less than 100 KiB in the first load", () => {
+  it("the files of the management UI name all that the first page imports, and what its modules import, but not what they load later", () => {
+    const path = folder();
+    writeFileSync(join(path, "index.html"), '<head><script type="module" src="main.js"></script></head>');
+    writeFileSync(join(path, "main.js"), 'import { a,\n  b } from "./a.js";\nimport "./c.js";\nconst later = () => import("./later.js");\n// from "./comment.js"\n');
+    writeFileSync(join(path, "a.js"), 'export { d } from "./d.js";\nimport { main } from "./main.js";\nimport "./missing.js";');
+    for (const name of ["c.js", "d.js", "later.js", "comment.js"]) writeFileSync(join(path, name), LONG);
+    const named = [...String(readStaticFiles(path)("/", [])!.body).matchAll(/modulepreload" href="[\w-]{16}\/([\w.]+)"/g)].map(([, name]) => name);
+    expect(named).toEqual(["a.js", "c.js", "d.js"]);
+  });
+
+  it("the files of the management UI contain all files of the build, and less than 60 KiB in the first load: pages come when they are opened", () => {
     const files = readStaticFiles();
     const html = String(files("/", [])!.body);
     const built = fileURLToPath(new URL("../../dist/lib/manager/assets/", import.meta.url));
     const asked = new Set(["/", ...[...html.matchAll(/(?:src|href)="([\w./-]+)"/g)].map(([, name]) => `/${name}`)]);
-    // What modules import, they import from beside them: the page names all of it.
-    const imported = readdirSync(built).flatMap((name) => (name.endsWith(".js") ? [...readFileSync(join(built, name), "utf8").matchAll(/from "\.\/([\w.]+)"/g)].map(([, from]) => from!) : []));
-    expect(imported.filter((name) => ![...asked].some((path) => path.endsWith(`/${name}`)))).toEqual([]);
+    const importedBy = (name: string) => [...readFileSync(join(built, name), "utf8").matchAll(/(?:from |import\()"\.\/([\w.]+)"/g)].map(([, from]) => from!);
+    const reachable = new Set(["main.js"]);
+    for (const name of reachable) for (const from of importedBy(name)) reachable.add(from);
+    const scripts = readdirSync(built).filter((name) => name.endsWith(".js"));
+    // Modules of types alone are empty.
+    expect(scripts.filter((name) => !reachable.has(name) && !/^(?:export \{\};?)?\s*$/.test(readFileSync(join(built, name), "utf8")))).toEqual([]);
+    expect([...reachable].filter((name) => files(`/${name}`, []) === null)).toEqual([]);
     let bytes = 0;
     for (const path of asked) {
       const reply = files(path, ["Accept-Encoding", "gzip"]);
@@ -134,6 +148,7 @@ describe("the files of the management UI", () => {
       bytes += (reply!.body as Buffer).length;
     }
     expect(asked.size).toBeGreaterThan(4);
-    expect(bytes).toBeLessThan(100 * 1024);
+    expect([...asked].some((path) => path.endsWith("/tests_page.js"))).toBe(false);
+    expect(bytes).toBeLessThan(60 * 1024);
   });
 });

@@ -216,7 +216,7 @@ describe("a second visit", () => {
     const { page, managerUrl } = await openOverview(browser, shop((await upstream()).port));
     const loaded = () => page.evaluate<{ name: string; bytes: number }[]>('performance.getEntriesByType("resource").map(({ name, transferSize }) => ({ name, bytes: transferSize }))');
     const files = async () => (await loaded()).filter(({ name }) => /\.(?:js|css|svg)$/.test(name));
-    expect((await files()).length).toBeGreaterThan(40);
+    expect((await files()).length).toBeGreaterThan(20);
     await page.goto("about:blank");
     await page.goto(managerUrl!);
     await heading(page, "Overview");

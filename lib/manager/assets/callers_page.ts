@@ -6,7 +6,8 @@ import { fixedBadge, loading, unreadable } from "./components.ts";
 import { el, replace, setText } from "./dom.ts";
 import { number } from "./format.ts";
 import type { Frame, Known, OpenPage, Page } from "./page.ts";
-import { DataTable, fixedPart, textPart } from "./tables.ts";
+import { viewIn } from "./table_rows.ts";
+import { DataTable, fixedPart, keepInAddress, textPart } from "./tables.ts";
 
 const AGAIN_MS = 10_000;
 /** Pause after a key before the gateway is asked. */
@@ -20,7 +21,7 @@ class CallersPage implements Page {
   readonly #frame: Frame;
   readonly #table: DataTable<ShownCaller>;
   readonly #count = el("p", { class: "muted", role: "status" });
-  readonly #input = el("input", { id: "search-callers", type: "search", autocomplete: "off", spellcheck: "false", oninput: () => this.#later(SEARCH_AFTER_MS) });
+  readonly #input = el("input", { id: "search-callers", type: "search", autocomplete: "off", spellcheck: "false", value: viewIn(location.hash, "callers").query, oninput: () => this.#search() });
   /** Counts requests: a reply to an earlier one is ignored. */
   #asked = 0;
   #timer = 0;
@@ -58,6 +59,11 @@ class CallersPage implements Page {
     this.#asked += 1;
     clearTimeout(this.#timer);
     this.#table.close();
+  }
+
+  #search(): void {
+    keepInAddress("callers", { query: this.#input.value });
+    this.#later(SEARCH_AFTER_MS);
   }
 
   #later(ms: number): void {

@@ -12,7 +12,7 @@ const DAY = 24 * HOUR;
 const plain = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
 const tenths = new Intl.NumberFormat("en-US", { maximumFractionDigits: 1 });
 const hundredths = new Intl.NumberFormat("en-US", { maximumFractionDigits: 2 });
-const local = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "medium" });
+const local = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", timeZoneName: "short" });
 
 /** "a, b and 3 more" */
 export function listed(names: readonly string[], most: number): string {
@@ -78,10 +78,17 @@ export function unbroken(text: string): string {
   return text.replaceAll(" ", "\u00a0");
 }
 
-/** Date and time in the local time zone: "21 Nov 2026, 14:15:10". */
+/** Date and time in the local time zone, with its name: "21 Nov 2026, 14:15:10 CET". */
 export function moment(iso: string): string {
   const ms = Date.parse(iso);
   return Number.isNaN(ms) ? NOTHING : local.format(ms);
+}
+
+/** That of `moment`: "CET, Europe/Berlin". */
+export function timeZone(): string {
+  const { timeZone: name } = local.resolvedOptions();
+  const short = local.formatToParts().find(({ type }) => type === "timeZoneName")?.value ?? name;
+  return short === name ? name : `${short}, ${name}`;
 }
 
 /** 93784000 → "1 day": the largest unit alone, rounded down, for both sides of now. */

@@ -1,5 +1,5 @@
 /**
- * The overview page: traffic as statistics and charts, the busiest, slowest and most failing routes, refusals by code, health of upstreams, the last reload, certificates and warnings.
+ * The overview page: first what is wrong, then traffic as statistics and charts, the busiest, slowest and most failing routes, refusals by code, health of upstreams, the last reload, certificates and warnings.
  */
 import type { Certificate, Health, ServiceHealth, Status, UpstreamHealth } from "./api.ts";
 import { Chart } from "./chart.ts";
@@ -12,6 +12,7 @@ import type { Known, OpenPage } from "./page.ts";
 import { circuitLabel, countsText, createAges, fixedBadge, outcomeBadge, pair, stateBadge, testsPair, upstreamLabel, type Ages, type Badge } from "./components.ts";
 import { rankingCard } from "./ranking_view.ts";
 import { RANKINGS } from "./rankings.ts";
+import { problemsOf } from "./warning_groups.ts";
 import { warningList } from "./warnings.ts";
 
 /** Services whose upstreams are shown; services with problems come first. */
@@ -23,6 +24,8 @@ const FRESH_MS = 5000;
 
 export const overviewPage: OpenPage = () => {
   const age = el("p", { class: "notice", hidden: true });
+  const problems = warningList("What is wrong", true);
+  const fine = el("p", { class: "notice notice--good", hidden: true }, "Nothing fails at this moment.");
   const warnings = warningList();
   const tiles = tileRow();
   const requests = new Chart({ title: "Requests", series: ["all", "limited"], leading: { series: 0, name: "" }, least: 1, format: perSecond, empty: "No requests yet" });
@@ -39,8 +42,10 @@ export const overviewPage: OpenPage = () => {
     "div",
     { class: "stack" },
     age,
-    warnings.node,
+    problems.node,
+    fine,
     tiles.node,
+    warnings.node,
     el("div", { class: "grid charts live" }, ...charts.map((chart) => chart.node)),
     el("div", { class: "grid rankings" }, ...rankings.map((ranking) => ranking.node)),
     el("div", { class: "overview__lower" }, health.node, el("div", { class: "stack" }, reload.node, certificates.node)),
@@ -53,7 +58,7 @@ export const overviewPage: OpenPage = () => {
     const old = stats === null || known.connection === "live" ? 0 : now - Date.parse(stats.at);
     age.hidden = old < FRESH_MS;
     if (stats !== null) setText(age, `These statistics are from ${ago(stats.at, now)}. They update again once the connection is back.`);
-    warnings.update(status?.warnings ?? []);
+    if (status !== null) drawWarnings(status);
     tiles.update(known);
     const end = stats === null ? null : Date.parse(stats.at);
     requests.update(requestSamples(history, stepS, stats), stepS, end);
@@ -64,6 +69,13 @@ export const overviewPage: OpenPage = () => {
     health.update(known.health);
     reload.update(status, now);
     certificates.update(status, now);
+  }
+
+  function drawWarnings(status: Status): void {
+    const { problems: wrong, others } = problemsOf(status);
+    problems.update(wrong);
+    fine.hidden = wrong.length > 0;
+    warnings.update(others);
   }
 };
 

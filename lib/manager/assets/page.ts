@@ -56,6 +56,8 @@ export interface Session {
 export interface Frame {
   /** Null until it is known. */
   readonly session: Session | null;
+  /** What was entered, by the hash of its page: until the sign-out, in memory only, since it may hold secrets. */
+  readonly texts: Map<string, Readonly<Record<string, string>>>;
   /** Goes to another page: "#/routes/shop/list". */
   goTo(hash: string): void;
   /** Requests configuration, status, health and stats again, as after a reload. */

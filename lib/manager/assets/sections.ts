@@ -1,41 +1,77 @@
 /**
- * The pages of the application: each has a link in the navigation.
+ * The table of pages: each has a link in the navigation. All but the first are loaded when they are opened.
  */
-import { callersPage } from "./callers_page.ts";
-import { configPage } from "./config_page.ts";
-import { editorPage } from "./editor_page.ts";
 import { overviewPage } from "./overview.ts";
 import type { OpenPage } from "./page.ts";
-import { pluginsPage } from "./plugins_page.ts";
-import { routePage } from "./route_page.ts";
-import { routesPage } from "./routes_page.ts";
-import { servicePage, servicesPage } from "./services_page.ts";
-import { testsPage } from "./tests_page.ts";
-import { tryPage } from "./try_page.ts";
-import { upstreamPage, upstreamsPage } from "./upstreams_page.ts";
 
 export interface Section {
   readonly label: string;
   /** The SVG path of an icon in a square of 18. */
   readonly icon: string;
-  readonly open: OpenPage;
+  readonly load: () => Promise<OpenPage>;
   /** Only for users from whom the gateway takes changes: others do not see it. */
   readonly writes?: true;
   /** The page of one item, and how many names of it follow in the hash. */
-  readonly openOne?: OpenPage;
+  readonly loadOne?: () => Promise<OpenPage>;
   readonly names?: number;
 }
 
 /** By the name that the hash begins with, in the order of the navigation. */
 export const SECTIONS: Readonly<Record<string, Section>> = {
-  "": { label: "Overview", icon: "M2 12h3l2.5-7 3.5 10 2-5h3", open: overviewPage },
-  services: { label: "Services", icon: "M3 3h12v5H3zM3 10.5h12v5H3zM6 5.5h.01M6 13h.01", open: servicesPage, openOne: servicePage, names: 1 },
-  routes: { label: "Routes", icon: "M4 4v4a4 4 0 0 0 4 4h6M11 9l3 3-3 3M4 8v7", open: routesPage, openOne: routePage, names: 2 },
-  upstreams: { label: "Upstreams", icon: "M9 15V8M9 8 4 4M9 8l5-4M4 4h.01M14 4h.01M9 15h.01", open: upstreamsPage, openOne: upstreamPage, names: 2 },
-  plugins: { label: "Plugins", icon: "M6 2v4M12 2v4M4 6h10v3a5 5 0 0 1-10 0zM9 14v3", open: pluginsPage },
-  callers: { label: "Callers", icon: "M9 9a3 3 0 1 0 0-6 3 3 0 0 0 0 6zM3 15.5c0-3.5 2.7-5 6-5s6 1.5 6 5", open: callersPage },
-  try: { label: "Try it", icon: "M5 3.5v11l9-5.5z", open: tryPage },
-  tests: { label: "Tests", icon: "M3 4.5 4.5 6 7 3M9.5 4.5H15M3 9.5 4.5 11 7 8M9.5 9.5H15M3 14.5 4.5 16 7 13M9.5 14.5H15", open: testsPage },
-  config: { label: "Configuration", icon: "M2.5 5.5H9M13 5.5h2.5M2.5 12.5H5M9 12.5h6.5M11 3.5v4M7 10.5v4", open: configPage },
-  edit: { label: "Edit", icon: "M3 15h3l8.5-8.5-3-3L3 12zM9.5 5.5l3 3", open: editorPage, writes: true },
+  "": { label: "Overview", icon: "M2 12h3l2.5-7 3.5 10 2-5h3", load: async () => overviewPage },
+  services: {
+    label: "Services",
+    icon: "M3 3h12v5H3zM3 10.5h12v5H3zM6 5.5h.01M6 13h.01",
+    load: () => import("./services_page.ts").then(({ servicesPage }) => servicesPage),
+    loadOne: () => import("./services_page.ts").then(({ servicePage }) => servicePage),
+    names: 1,
+  },
+  routes: {
+    label: "Routes",
+    icon: "M4 4v4a4 4 0 0 0 4 4h6M11 9l3 3-3 3M4 8v7",
+    load: () => import("./routes_page.ts").then(({ routesPage }) => routesPage),
+    loadOne: () => import("./route_page.ts").then(({ routePage }) => routePage),
+    names: 2,
+  },
+  upstreams: {
+    label: "Upstreams",
+    icon: "M9 15V8M9 8 4 4M9 8l5-4M4 4h.01M14 4h.01M9 15h.01",
+    load: () => import("./upstreams_page.ts").then(({ upstreamsPage }) => upstreamsPage),
+    loadOne: () => import("./upstreams_page.ts").then(({ upstreamPage }) => upstreamPage),
+    names: 2,
+  },
+  plugins: {
+    label: "Plugins",
+    icon: "M6 2v4M12 2v4M4 6h10v3a5 5 0 0 1-10 0zM9 14v3",
+    load: () => import("./plugins_page.ts").then(({ pluginsPage }) => pluginsPage),
+  },
+  callers: {
+    label: "Callers",
+    icon: "M9 9a3 3 0 1 0 0-6 3 3 0 0 0 0 6zM3 15.5c0-3.5 2.7-5 6-5s6 1.5 6 5",
+    load: () => import("./callers_page.ts").then(({ callersPage }) => callersPage),
+  },
+  try: {
+    label: "Try it",
+    icon: "M5 3.5v11l9-5.5z",
+    load: () => import("./try_page.ts").then(({ tryPage }) => tryPage),
+  },
+  tests: {
+    label: "Tests",
+    icon: "M3 4.5 4.5 6 7 3M9.5 4.5H15M3 9.5 4.5 11 7 8M9.5 9.5H15M3 14.5 4.5 16 7 13M9.5 14.5H15",
+    load: () => import("./tests_page.ts").then(({ testsPage }) => testsPage),
+  },
+  config: {
+    label: "Configuration",
+    icon: "M2.5 5.5H9M13 5.5h2.5M2.5 12.5H5M9 12.5h6.5M11 3.5v4M7 10.5v4",
+    load: () => import("./config_page.ts").then(({ configPage }) => configPage),
+  },
+  edit: {
+    label: "Edit",
+    icon: "M3 15h3l8.5-8.5-3-3L3 12zM9.5 5.5l3 3",
+    load: () => import("./editor_page.ts").then(({ editorPage }) => editorPage),
+    writes: true,
+  },
 };
+
+/** In place of a page that changes something, for users from whom the gateway takes no changes. */
+export const READ_ONLY: Section["load"] = () => import("./read_only_page.ts").then(({ readOnlyPage }) => readOnlyPage);

@@ -1,5 +1,5 @@
 /**
- * Filters and sorts the rows of a table, and saves search and order in an entry of the browser's history.
+ * Filters and sorts the rows of a table, and keeps search and order in the address of its page.
  */
 import { number } from "./format.ts";
 
@@ -10,7 +10,7 @@ export interface Sort {
   readonly descending: boolean;
 }
 
-/** The state that is restored when the user comes back to the page. */
+/** What a user has chosen to see. */
 export interface View {
   readonly query: string;
   readonly sort: Sort | null;
@@ -45,21 +45,28 @@ export function countText(found: number, all: number, [one, many]: readonly [str
   return found === all ? `${number(all)} ${noun}` : `${number(found)} of ${number(all)} ${noun}`;
 }
 
-/** The view of a table in an entry of the history; null: none, or an unreadable one. */
-export function viewIn(state: unknown, table: string): View | null {
-  const views = isRecord(state) ? state.tables : null;
-  const view = isRecord(views) ? views[table] : null;
-  if (!isRecord(view) || typeof view.query !== "string") return null;
-  const sort = isRecord(view.sort) && typeof view.sort.key === "string" ? { key: view.sort.key, descending: view.sort.descending === true } : null;
-  return { query: view.query, sort, all: view.all === true };
+/** The view of a table in the hash of its page: "#/routes?search=shop&sort=-p95&rows=all"; on pages of other names as "routes.search". */
+export function viewIn(hash: string, table: string): View {
+  const { params, prefix } = partsOf(hash, table);
+  const [, minus, key] = /^(-?)(\w.*)$/.exec(params.get(`${prefix}sort`) ?? "") ?? [];
+  return { query: params.get(`${prefix}search`) ?? "", sort: key === undefined ? null : { key, descending: minus === "-" }, all: params.get(`${prefix}rows`) === "all" };
 }
 
-/** The state of an entry with a table's view added. */
-export function withView(state: unknown, table: string, view: View): Readonly<Record<string, unknown>> {
-  const rest = isRecord(state) ? state : {};
-  return { ...rest, tables: { ...(isRecord(rest.tables) ? rest.tables : {}), [table]: view } };
+/** The hash with what is given of a table's view. */
+export function withView(hash: string, table: string, { query, sort, all }: Partial<View>): string {
+  const { path, params, prefix } = partsOf(hash, table);
+  if (query !== undefined) put("search", query);
+  if (sort !== undefined) put("sort", sort === null ? "" : `${sort.descending ? "-" : ""}${sort.key}`);
+  if (all !== undefined) put("rows", all ? "all" : "");
+  return params.size === 0 ? path : `${path}?${params}`;
+
+  function put(name: string, value: string): void {
+    if (value === "") params.delete(prefix + name);
+    else params.set(prefix + name, value);
+  }
 }
 
-function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
+function partsOf(hash: string, table: string): { readonly path: string; readonly params: URLSearchParams; readonly prefix: string } {
+  const [, path = "", query = ""] = /^([^?]*)\??(.*)$/s.exec(hash) ?? [];
+  return { path, params: new URLSearchParams(query), prefix: path === `#/${table}` ? "" : `${table}.` };
 }

@@ -49,7 +49,7 @@ export interface TableOptions<Row> {
 
 /** Rows created initially: enough to scroll through, and few enough for a search at each key. */
 const FIRST_ROWS = 100;
-/** Pause after a change before the search and order go into the browser's history. */
+/** Pause after a change before the search and order go into the address. */
 const SAVE_AFTER_MS = 150;
 /** Larger tables are sorted again at most this often: moving a thousand rows each second is slow. */
 const RESORT_MS = 5000;
@@ -82,6 +82,7 @@ export class DataTable<Row> {
   #found = 0;
   #arrangedAt = 0;
   #saveTimer: ReturnType<typeof setTimeout> | undefined;
+  readonly #page = pageIn(location.hash);
   readonly #made = new Map<string, MadeRow>();
   readonly #rows = new WeakMap<Element, MadeRow>();
   readonly #near = new Set<Element>();
@@ -90,7 +91,8 @@ export class DataTable<Row> {
 
   constructor(options: TableOptions<Row>) {
     this.#options = options;
-    this.#view = viewIn(history.state, options.name) ?? { query: "", sort: null, all: false };
+    const view = viewIn(location.hash, options.name);
+    this.#view = options.searchable === false ? { ...view, query: "" } : view;
     this.#el = tableElements(options);
     const { node, input, headers, more, clear } = this.#el;
     this.node = node;
@@ -121,7 +123,6 @@ export class DataTable<Row> {
   }
 
   close(): void {
-    // The current history entry belongs to the next page already.
     clearTimeout(this.#saveTimer);
     this.#watch.disconnect();
     this.#resized.disconnect();
@@ -171,7 +172,11 @@ export class DataTable<Row> {
     if (this.#saveTimer === undefined) return;
     clearTimeout(this.#saveTimer);
     this.#saveTimer = undefined;
-    history.replaceState(withView(history.state, this.#options.name, this.#view), "");
+    // The address may belong to the next page already.
+    if (pageIn(location.hash) !== this.#page) return;
+    const { name, searchable } = this.#options;
+    const { query, ...others } = this.#view;
+    keepInAddress(name, searchable === false ? others : { query, ...others });
   }
 
   #arrangeRows(): void {
@@ -283,6 +288,10 @@ function tableElements<Row>({ name, caption, nouns, columns, empty: emptyContent
   return { node, table, clear, input, count, body, wrap, more, nothingText, nothing, empty, toolbar, headers };
 }
 
+function pageIn(hash: string): string {
+  return hash.replace(/\?.*$/s, "");
+}
+
 function widthOf({ kind, width }: Pick<Column<never>, "kind" | "width">): number | undefined {
   return width ?? (kind === "number" ? NUMBER_WIDTH : undefined);
 }
@@ -293,6 +302,11 @@ function isLive(kind: Column<never>["kind"]): boolean {
 
 function refresh({ parts }: MadeRow): void {
   for (const part of parts) part.refresh();
+}
+
+/** So that Back and a link lead to the same view. */
+export function keepInAddress(table: string, view: Partial<View>): void {
+  history.replaceState(history.state, "", withView(location.hash, table, view));
 }
 
 /** A text that may change. */

@@ -7,7 +7,8 @@ import { copy } from "./copy.ts";
 import { el, replace, setText, type Child } from "./dom.ts";
 import { number } from "./format.ts";
 import type { Frame, Known, OpenPage, Page } from "./page.ts";
-import { countText, matches } from "./table_rows.ts";
+import { countText, matches, viewIn } from "./table_rows.ts";
+import { keepInAddress } from "./tables.ts";
 import { EXAMPLE_TEST } from "./test_json.ts";
 import { comparisonsOf, differenceOf, failedFirst, otherDifferences, searchTextOf } from "./test_results.ts";
 
@@ -100,7 +101,7 @@ function testList(tests: readonly TestResult[]): HTMLElement {
   const items = failedFirst(tests).map((test, i) => ({ text: searchTextOf(test), node: null as HTMLElement | null, test, open: i < FIRST_OPEN && !test.passed }));
   const list = el("ol", { class: "tests" });
   const count = el("p", { class: "muted", role: "status" });
-  const input = el("input", { id: "search-tests", type: "search", autocomplete: "off", spellcheck: "false", oninput: draw });
+  const input = el("input", { id: "search-tests", type: "search", autocomplete: "off", spellcheck: "false", value: viewIn(location.hash, "tests").query, oninput: draw, onchange: () => keepInAddress("tests", { query: input.value }) });
   const more = el("button", { type: "button", class: "button button--quiet", onclick: showAll });
   const search = el("div", { class: "toolbar toolbar--apart" }, el("div", { class: "field" }, el("label", { for: input.id }, "Search tests"), input), count);
   let all = false;

@@ -23,13 +23,7 @@ const METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 /** Candidates that are listed; further ones are only counted. */
 const MAX_CANDIDATES = 100;
 
-/** The forms by the hash of their page, for Back and for the time after a login; in memory only, since headers and bodies may contain secrets. */
-const drafts = new Map<string, TryInput>();
 const MAX_DRAFTS = 20;
-
-export function forgetDrafts(): void {
-  drafts.clear();
-}
 
 /** "#/try?method=GET&url=/shop/items&headers=X-Version: 2" fills in the form. */
 export const tryPage: OpenPage = (frame) => new TryPage(frame);
@@ -52,7 +46,7 @@ class TryPage implements Page {
   constructor(frame: Frame) {
     this.#frame = frame;
     const { node: form } = this.#form;
-    const given: Readonly<Record<string, string>> = { method: "GET", ...Object.fromEntries(new URLSearchParams(location.hash.replace(/^[^?]*/, ""))), ...drafts.get(location.hash) };
+    const given: Readonly<Record<string, string>> = { method: "GET", ...Object.fromEntries(new URLSearchParams(location.hash.replace(/^[^?]*/, ""))), ...frame.texts.get(location.hash) };
     for (const name of FIELDS) this.#form[name].value = given[name] ?? "";
     form.addEventListener("input", () => this.#keep());
     form.addEventListener("submit", (event) => void this.#submit(event));
@@ -122,9 +116,10 @@ class TryPage implements Page {
   #keep(): TryInput {
     const { method, url, headers, clientIp, body } = this.#form;
     const input = { method: method.value, url: url.value, headers: headers.value, clientIp: clientIp.value, body: body.value };
-    drafts.delete(location.hash);
-    drafts.set(location.hash, input);
-    if (drafts.size > MAX_DRAFTS) drafts.delete(drafts.keys().next().value!);
+    const { texts } = this.#frame;
+    texts.delete(location.hash);
+    texts.set(location.hash, input);
+    if (texts.size > MAX_DRAFTS) texts.delete(texts.keys().next().value!);
     return input;
   }
 

@@ -1,28 +1,30 @@
 /**
- * Shows warnings: each with the problem, an example of a request, the remedy, and a link to the page of the item.
+ * Shows warnings: each with the problem, an example of a request, the remedy, and a link to the page of the item; those of one cause as one.
  */
 import type { Warning } from "./api.ts";
-import { breakable, setOptional, stateBadge } from "./components.ts";
+import { breakable, fixedBadge, setOptional, stateBadge } from "./components.ts";
 import { el, replace, setText } from "./dom.ts";
 import { number } from "./format.ts";
 import type { Part } from "./tables.ts";
 import { linkForWarning } from "./url_hash.ts";
+import { groupsOf, type Severity, type WarningGroup } from "./warning_groups.ts";
 
 /** Further warnings are shown after a click. */
 const MAX_WARNINGS = 6;
+const SEVERITIES = { failing: ["bad", "Failing"], risk: ["warn", "Risk"], advice: ["idle", "Advice"] } as const satisfies Readonly<Record<Severity, readonly [string, string]>>;
 
 export interface WarningList {
   readonly node: HTMLElement;
   update(warnings: readonly Warning[]): void;
 }
 
-/** Hidden while there are no warnings. */
-export function warningList(): WarningList {
+/** Hidden while there are no warnings. `isShort`: a line for each, which opens to the rest. */
+export function warningList(label = "Warnings", isShort = false): WarningList {
   const list = el("ul", { class: "warnings" });
   const more = el("ul", { class: "warnings" });
   const count = el("summary");
   const rest = el("details", { class: "more" }, count, more);
-  const node = el("section", { "aria-label": "Warnings", hidden: true }, list, rest);
+  const node = el("section", { "aria-label": label, hidden: true }, list, rest);
   let drawn = "";
   return {
     node,
@@ -30,32 +32,40 @@ export function warningList(): WarningList {
       const key = JSON.stringify(warnings);
       if (key === drawn) return;
       drawn = key;
-      node.hidden = warnings.length === 0;
-      replace(list, ...warnings.slice(0, MAX_WARNINGS).map(warningRow));
-      replace(more, ...warnings.slice(MAX_WARNINGS).map(warningRow));
-      rest.hidden = warnings.length <= MAX_WARNINGS;
-      setText(count, `${number(warnings.length - MAX_WARNINGS)} more`);
+      const groups = groupsOf(warnings).map((group) => groupRow(group, isShort));
+      node.hidden = groups.length === 0;
+      replace(list, ...groups.slice(0, MAX_WARNINGS));
+      replace(more, ...groups.slice(MAX_WARNINGS));
+      rest.hidden = groups.length <= MAX_WARNINGS;
+      setText(count, `${number(groups.length - MAX_WARNINGS)} more`);
     },
   };
 }
 
-function warningRow(warning: Warning): HTMLElement {
-  const { code, path = null, message, example = null, remedy } = warning;
+function groupRow({ severity, first, others }: WarningGroup, isShort: boolean): HTMLElement {
+  const [tone, label] = SEVERITIES[severity];
+  const message = [fixedBadge(tone, label), " ", first.message];
+  const more = others.length > 0 && el("details", { class: "more" }, el("summary", {}, `and ${number(others.length)} more of it`), el("ul", { class: "stack" }, ...others.map(otherRow)));
+  const all = isShort ? el("details", { class: "warning" }, el("summary", {}, ...message), ...factsOf(first), more) : el("div", { class: "warning" }, el("p", {}, ...message), ...factsOf(first), more);
+  return el("li", { class: `notice notice--${tone}` }, all, linkOf(first));
+}
+
+function otherRow(warning: Warning): HTMLElement {
+  return el("li", {}, el("p", {}, warning.message), ...factsOf(warning), linkOf(warning));
+}
+
+function factsOf({ code, path = null, example = null, remedy }: Warning): readonly (HTMLElement | false)[] {
+  return [
+    example !== null && el("p", {}, "Example: ", el("code", {}, example)),
+    remedy !== undefined && el("p", {}, "Remedy: ", remedy),
+    // As `global.accept_warnings` names it.
+    el("p", { class: "muted" }, el("code", {}, ...breakable(path === null ? code : `${code}:${path}`))),
+  ];
+}
+
+function linkOf(warning: Warning): HTMLElement | null {
   const target = linkForWarning(warning);
-  return el(
-    "li",
-    { class: "notice notice--warn" },
-    el(
-      "div",
-      { class: "warning" },
-      el("p", {}, message),
-      example !== null && el("p", {}, "Example: ", el("code", {}, example)),
-      remedy !== undefined && el("p", {}, "Remedy: ", remedy),
-      // As `global.accept_warnings` names it.
-      el("p", { class: "muted" }, el("code", {}, ...breakable(path === null ? code : `${code}:${path}`))),
-    ),
-    target !== null && target.hash !== location.hash && el("a", { href: target.hash }, target.text),
-  );
+  return target === null || target.hash === location.hash ? null : el("a", { href: target.hash }, target.text);
 }
 
 /** For a cell of a table: the contents, and below them a badge while there are warnings. */

@@ -49,23 +49,30 @@ describe("the count beside a search", () => {
   ])("the count beside a search writes %i of %i rows as %s", (found, all, text) => expect(countText(found, all, ["route", "routes"])).toBe(text));
 });
 
-describe("the table view in a history entry", () => {
-  const view = { query: "shop", sort: { key: "p95", descending: true }, all: true };
+describe("the table view in the address", () => {
+  const view = { query: "shop & co?", sort: { key: "p95", descending: true }, all: true };
 
-  it("the table view in a history entry returns as it was stored, beside other data of the entry", () => {
-    const state = structuredClone(withView({ scroll: 7, tables: { plugins: view } }, "routes", { ...view, query: "x" }));
-    expect(state.scroll).toBe(7);
-    expect([viewIn(state, "plugins"), viewIn(state, "routes")]).toEqual([view, { ...view, query: "x" }]);
+  it("the table view in the address returns as it was stored, beside those of other tables and other data of the page", () => {
+    const hash = withView(withView("#/services/a%2Fb?x=1", "routes", view), "upstreams", { ...view, query: "x" });
+    expect(viewIn(hash, "routes")).toEqual(view);
+    expect(viewIn(hash, "upstreams")).toEqual({ ...view, query: "x" });
+    expect(hash.startsWith("#/services/a%2Fb?x=1&")).toBe(true);
   });
 
-  it.each([null, undefined, "text", 5, [], {}, { tables: null }, { tables: { routes: 1 } }, { tables: { routes: { query: 1 } } }])(
-    "the table view in a history entry does not exist in %j",
-    (state) => {
-      expect(viewIn(state, "routes")).toBeNull();
+  it("the table view in the address has short names on the page of its own, and is nothing where nothing was chosen", () => {
+    expect(withView("#/routes", "routes", view)).toBe("#/routes?search=shop+%26+co%3F&sort=-p95&rows=all");
+    expect(withView("#/routes?search=x&sort=name", "routes", { query: "", sort: null, all: false })).toBe("#/routes");
+    expect(withView("#/routes?search=x&sort=name", "routes", { sort: { key: "p50", descending: false } })).toBe("#/routes?search=x&sort=p50");
+  });
+
+  it.each(["", "#", "#/", "#/routes", "#/routes?", "#/routes?sort=&rows=some", "#/routes?sort=-", "#/services?search=x", "#/routes?routes.search=x", "?search=x"])(
+    "the table view in the address does not exist in %j",
+    (hash) => {
+      expect(viewIn(hash, "routes")).toEqual({ query: "", sort: null, all: false });
     },
   );
 
-  it("the table view in a history entry has no order if the stored order is invalid", () => {
-    expect(viewIn({ tables: { routes: { query: "", sort: { key: 1 } } } }, "routes")).toEqual({ query: "", sort: null, all: false });
+  it("the table view in the address is read from whatever somebody writes there", () => {
+    expect(viewIn("#/routes?search=%E0%A4%A&sort=--p95&search=two\n", "routes")).toEqual({ query: expect.any(String), sort: null, all: false });
   });
 });

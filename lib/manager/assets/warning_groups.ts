@@ -1,0 +1,53 @@
+/**
+ * Arranges warnings: by how serious they are, and those that have one cause as one.
+ */
+import type { Status, Warning } from "./api.ts";
+
+/** "failing": requests or reloads fail at this moment. "risk": they may, or more is open than is meant. "advice": something has no use. */
+export type Severity = "failing" | "risk" | "advice";
+
+export interface WarningGroup {
+  readonly severity: Severity;
+  readonly first: Warning;
+  /** Of the same outage, or of the same kind. */
+  readonly others: readonly Warning[];
+}
+
+/** Of one service they have one cause; the first one says most. */
+const OUTAGE = ["no_upstream", "circuit_open", "upstream_down", "upstream_ejected"];
+const FAILING = new Set([...OUTAGE, "reload_refused", "tests_failed", "certificate_expired", "counters_down", "workers_missing", "plugin_faults", "mtls_idle"]);
+const ADVICE = new Set(["certificates_unused", "route_unreachable", "group_unknown", "caller_unused", "stale_acceptance", "more"]);
+const ORDER: readonly Severity[] = ["failing", "risk", "advice"];
+
+/** Of a code that is not known, of a newer gateway, it is "risk". */
+export function severityOf({ code }: Pick<Warning, "code">): Severity {
+  return FAILING.has(code) ? "failing" : ADVICE.has(code) ? "advice" : "risk";
+}
+
+/** The most serious first, otherwise in the order of the gateway. */
+export function groupsOf(warnings: readonly Warning[]): readonly WarningGroup[] {
+  const groups = new Map<string, Warning[]>();
+  for (const warning of warnings) {
+    const key = JSON.stringify(OUTAGE.includes(warning.code) ? ["outage", warning.service] : [warning.code]);
+    const group = groups.get(key);
+    if (group === undefined) groups.set(key, [warning]);
+    else group.push(warning);
+  }
+  const made = [...groups.values()].map((all) => {
+    const [first, ...others] = all.sort((a, b) => OUTAGE.indexOf(a.code) - OUTAGE.indexOf(b.code));
+    return { severity: severityOf(first!), first: first!, others };
+  });
+  return made.sort((a, b) => ORDER.indexOf(a.severity) - ORDER.indexOf(b.severity));
+}
+
+/** What is wrong at this moment or within days, failed tests included, and all other warnings. */
+export function problemsOf({ warnings, tests }: Pick<Status, "warnings" | "tests">): { readonly problems: readonly Warning[]; readonly others: readonly Warning[] } {
+  const isProblem = (warning: Warning): boolean => severityOf(warning) === "failing" || warning.code === "certificate_expires";
+  return { problems: [...testsWarning(tests ?? null), ...warnings.filter(isProblem)], others: warnings.filter((warning) => !isProblem(warning)) };
+}
+
+function testsWarning(tests: { readonly passed: number; readonly failed: number } | null): readonly Warning[] {
+  if (tests === null || tests.failed === 0) return [];
+  const all = tests.failed + tests.passed;
+  return [{ code: "tests_failed", message: `${tests.failed} of ${all} tests of the configuration failed.`, service: null, route: null }];
+}

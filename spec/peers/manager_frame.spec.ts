@@ -1,0 +1,115 @@
+/** What stands around the pages of the management UI: names, what is wrong, addresses that can be passed on, and pages that come when they are opened. */
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
+import type { ConfigInput } from "../../lib/config/model.ts";
+import { launch, soon, type Browser, type Page } from "./browser.ts";
+import { allFaultsOf, heading, openLogin, openOverview, replaced, signIn, until, upstream } from "./manager_pages.ts";
+
+let browser: Browser;
+beforeAll(async () => {
+  browser = await launch();
+});
+afterAll(() => browser.close());
+
+const CHECKS = { enabled: true, interval_ms: 500, timeout_ms: 400, unhealthy_threshold: 1, healthy_threshold: 1 };
+
+function shop(ports: readonly number[], more: Partial<ConfigInput> = {}): ConfigInput {
+  const routes = ["list", "item", "cart"].map((name) => ({ name, path: `/${name}` }));
+  const upstreams = ports.map((port, i) => ({ id: `till-${i + 1}`, host: "127.0.0.1", port }));
+  return { services: [{ name: "shop", base_path: "/shop", upstreams, health: CHECKS, routes }], ...more };
+}
+
+const titleOf = (page: Page) => soon(() => page.title());
+/** The lines about what is wrong. */
+const wrong = (page: Page) => soon(() => page.locator('section[aria-label="What is wrong"] > ul > li').allInnerTexts());
+
+describe("a gateway's name", () => {
+  it("is in the title of each page, and of a gateway without one its host", async () => {
+    const { port } = await upstream();
+    const { page, managerUrl, file } = await openLogin(browser, shop([port], { global: { name: "corner shop" } }));
+    const { host } = new URL(managerUrl!);
+    await titleOf(page).toBe(`Sign in · ${host}`);
+    await signIn(page);
+    await titleOf(page).toBe("Overview · corner shop");
+    await page.getByRole("link", { name: "Routes" }).first().click();
+    await titleOf(page).toBe("Routes · corner shop");
+    replaced(file, JSON.stringify(shop([port])));
+    await titleOf(page).toBe(`Routes · ${host}`);
+  });
+
+  it("stands beside the time zone of all times", async () => {
+    const { page } = await openOverview(browser, shop([(await upstream()).port]));
+    const zone = await page.evaluate<string>("Intl.DateTimeFormat().resolvedOptions().timeZone");
+    await page.getByText(new RegExp(`^Times: .*${zone.split("/").at(-1)}`)).waitFor();
+    await until(page, 'document.querySelector("main time[title]") !== null');
+    expect(await page.evaluate<string>('document.querySelector("main time[title]").title')).toMatch(/:\d\d (?:[A-Z]{2,5}|GMT[+-]\S+)$/);
+  });
+});
+
+describe("the overview", () => {
+  it("says first what is wrong, an outage in one line, each with a link to where it is, and that nothing fails once it is repaired", async () => {
+    const tills = [await upstream(), await upstream()];
+    const config = shop(tills.map(({ port }) => port), { tests: [{ name: "the list is open", request: { url: "/shop/list" }, expect: { status: 200 } }] });
+    const { page, file } = await openOverview(browser, config);
+    await page.getByText("Nothing fails at this moment.").waitFor();
+    for (const till of tills) await till.end();
+    await wrong(page).toEqual([expect.stringMatching(/^Failing Service "shop" has no upstream that can be used.*\s+Service shop$/s)]);
+    const outage = page.locator('section[aria-label="What is wrong"] > ul > li').first();
+    expect(await allFaultsOf(page)).toEqual([]);
+    await outage.locator("summary").first().click();
+    await outage.getByText("and 2 more of it").click();
+    await outage.getByText(/^Upstream "till-2" .* is down/).waitFor();
+    replaced(file, JSON.stringify({ ...config, tests: [{ ...config.tests![0], expect: { status: 404 } }] }));
+    await wrong(page).toEqual([expect.stringMatching(/1 of 1 tests .* failed\.\s+Tests$/s), expect.stringMatching(/The last reload .*\s+Configuration$/s), expect.stringContaining('"shop"')]);
+    expect(await allFaultsOf(page)).toEqual([]);
+    await page.locator('section[aria-label="What is wrong"]').getByRole("link", { name: "Tests" }).click();
+    await heading(page, "Tests");
+    replaced(file, JSON.stringify(config));
+    for (const { port } of tills) await upstream(port);
+    await page.goBack();
+    await page.getByText("Nothing fails at this moment.").waitFor();
+    await wrong(page).toEqual([]);
+  });
+});
+
+describe("the address of a page", () => {
+  it("has what a table was searched for and sorted by, for Back, for a reload, and for somebody else", async () => {
+    const { page, managerUrl } = await openOverview(browser, shop([(await upstream()).port]));
+    await page.goto(`${managerUrl}#/routes`);
+    const names = () => soon(() => page.locator("tbody th").allInnerTexts());
+    await names().toEqual(["list", "item", "cart"]);
+    await page.getByRole("searchbox").fill("i");
+    await page.getByRole("button", { name: "Route", exact: true }).click();
+    await page.getByRole("button", { name: "Route", exact: true }).click();
+    await names().toEqual(["list", "item"]);
+    await until(page, 'location.hash === "#/routes?search=i&sort=-route"');
+    await page.locator("tbody").getByRole("link", { name: "item", exact: true }).click();
+    await heading(page, "Route item");
+    await page.goBack();
+    await names().toEqual(["list", "item"]);
+    expect(await page.getByRole("searchbox").inputValue()).toBe("i");
+    await page.reload();
+    await names().toEqual(["list", "item"]);
+    const other = await page.context().newPage();
+    onTestFinished(() => other.close());
+    await other.goto(page.url());
+    await soon(() => other.locator("tbody th").allInnerTexts()).toEqual(["list", "item"]);
+    // The link of the navigation is without.
+    await page.getByRole("link", { name: "Routes" }).first().click();
+    await names().toEqual(["list", "item", "cart"]);
+  });
+});
+
+describe("a page whose module does not arrive", () => {
+  it("says so, and the others go on", async () => {
+    const { page, process } = await openOverview(browser, shop([(await upstream()).port]));
+    await page.getByRole("link", { name: "Tests", exact: true }).first().click();
+    await heading(page, "Tests");
+    process.kill("SIGKILL");
+    await page.getByRole("link", { name: "Callers" }).click();
+    await heading(page, "Page not loaded");
+    await page.getByRole("button", { name: "Reload" }).waitFor();
+    expect(await allFaultsOf(page)).toEqual([]);
+    await page.getByRole("link", { name: "Tests", exact: true }).first().click();
+    await heading(page, "Tests");
+  });
+});
