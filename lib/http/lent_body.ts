@@ -68,17 +68,31 @@ const EVENTS = ["data", "end", "close", "readable", "newListener"] as const;
 
 /** Free memory of one size that is kept: 512 KiB, 3 MiB of all sizes. */
 const MAX_FREE_BYTES = 512 * 1024;
-/** Free blocks, by the exponent of their size. */
+/** Free memory in front of the body in a block: most heads are shorter. */
+const HEAD_BYTES = 1024;
+/** Free blocks, by the exponent of their size; and all blocks. */
 const FREE: Buffer[][] = Array.from({ length: 32 }, () => []);
+const BLOCKS = new WeakSet<ArrayBufferLike>();
 
 /** A copy of a complete body, in memory that is used again; Node gives a small one a part of a larger block anyway. */
 export function lentCopy(bytes: Buffer): LentBody {
   if (bytes.length <= SMALL_BYTES) return new LentBody(Buffer.from(bytes), ignore);
   const exponent = 32 - Math.clz32(bytes.length - 1);
   const free = FREE[exponent]!;
-  const block = free.pop() ?? Buffer.allocUnsafeSlow(2 ** exponent);
-  block.set(bytes);
-  return new LentBody(block.subarray(0, bytes.length), () => {
-    if ((free.length + 1) * block.length <= MAX_FREE_BYTES) free.push(block);
+  const block = free.pop() ?? Buffer.allocUnsafeSlow(HEAD_BYTES + 2 ** exponent);
+  BLOCKS.add(block.buffer);
+  block.set(bytes, HEAD_BYTES);
+  return new LentBody(block.subarray(HEAD_BYTES, HEAD_BYTES + bytes.length), () => {
+    if ((free.length + 1) * 2 ** exponent <= MAX_FREE_BYTES) free.push(block);
   });
+}
+
+/** What was lent, behind the head of its message in Latin-1: one part, in the same memory, or two where that has no room for the head. */
+export function behind(head: string, bytes: Buffer): readonly (Buffer | string)[] {
+  if (bytes.length <= SMALL_BYTES) return [head + bytes.toString("latin1")];
+  const at = bytes.byteOffset - head.length;
+  if (at < 0 || !BLOCKS.has(bytes.buffer)) return [head, bytes];
+  const whole = Buffer.from(bytes.buffer, at, head.length + bytes.length);
+  whole.write(head, "latin1");
+  return [whole];
 }

@@ -120,7 +120,7 @@ function pushForwarded(headers: string[], exchange: Exchange): void {
     if (earlier.length > 0) chain = `${earlier.join(", ")}, ${chain}`;
     host = headerValue(exchange.headers, "x-forwarded-host") ?? host;
     port = headerValue(exchange.headers, "x-forwarded-port");
-    prefix = joinPrefixes(headerValue(exchange.headers, "x-forwarded-prefix"), prefix);
+    prefix = (headerValue(exchange.headers, "x-forwarded-prefix") ?? "").replace(/\/$/, "") + prefix;
     for (const value of headerValues(exchange.headers, "forwarded")) headers.push("Forwarded", value);
     for (const value of headerValues(exchange.headers, "x-real-ip")) headers.push("X-Real-IP", value);
   }
@@ -140,11 +140,6 @@ function consumedPrefix(exchange: Exchange): string {
     if (end < 0) return exchange.path;
   }
   return exchange.path.slice(0, end);
-}
-
-function joinPrefixes(outer: string | undefined, own: string): string {
-  if (outer === undefined || outer === "/") return own;
-  return (outer.endsWith("/") ? outer.slice(0, -1) : outer) + own;
 }
 
 function portOf(host: string, scheme: "http" | "https"): string {
@@ -234,22 +229,12 @@ export function switchHeaders(protocol: string, headers: HeaderList): HeaderList
   return ["Connection", "Upgrade", "Upgrade", protocol, ...withoutHeader(headers, "content-length")];
 }
 
-/** The headers to forward with a 1xx response. The headers of a 100 are dropped; a 1xx has no body, so Content-Length is removed. */
-export function informationHeaders(status: number, headers: HeaderList): HeaderList {
-  return status === 100 ? [] : withoutHeader(endToEnd(headers), "content-length");
-}
-
 /**
  * Drops fields that trailers must not contain (RFC 9110 §6.5.1): framing, routing, authentication and content fields. A recipient that
  * merges trailers into the headers would otherwise let a client overwrite headers that were checked.
  */
 export function trailerFields(list: HeaderList): HeaderList {
-  const kept: string[] = [];
-  for (let i = 0; i < list.length; i += 2) {
-    const name = list[i]!;
-    if (!NOT_IN_TRAILERS.has(name) && !/^x-forwarded-/i.test(name)) kept.push(name, list[i + 1]!);
-  }
-  return kept;
+  return list.filter((_text, i) => !NOT_IN_TRAILERS.has(list[i & ~1]!) && !/^x-forwarded-/i.test(list[i & ~1]!));
 }
 
 /**

@@ -7,7 +7,7 @@ import { connectFailure, Fault, ignore } from "../base/errors.ts";
 import { writeChunk, type Sink } from "../http/body.ts";
 import { NO_TRAILERS } from "../http/body_reader.ts";
 import { hasToken, headerValue } from "../http/headers.ts";
-import { LentBody, lentCopy } from "../http/lent_body.ts";
+import { behind, LentBody, lentCopy } from "../http/lent_body.ts";
 import type { Reply } from "../http/reply.ts";
 import { ResponseBody, type Connection, type ConnectionUser, type Pool } from "./pool.ts";
 import { faultCode, Stale, UploadRefused } from "./faults.ts";
@@ -170,20 +170,19 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
     if (this.phase === "over") return;
     const { body, method } = this.attempt.exchange;
     const { socket, lendsBytes } = this.#connection;
-    if (body !== null) socket.cork();
+    if (body !== null && this.#bytes === null) return this.#stream(body);
     // Plain connections, and no others, lend what they read. Guarded writes are the stream's.
     if (body === null && lendsBytes && isIdempotent(method)) writeText(socket, this.#text);
-    else socket.write(this.#text, "latin1");
-    if (body === null) this.#isSent = true;
-    else this.#sendBody(body);
+    else if (this.#bytes === null) socket.write(this.#text, "latin1");
+    else for (const part of behind(this.#text, this.#bytes)) socket.write(part, "latin1");
+    this.#isSent = true;
+    if (body !== null) this.#written();
   }
 
-  #sendBody(body: Readable): void {
-    if (this.#bytes !== null) {
-      this.#connection.socket.write(this.#bytes);
-      this.#uncork();
-      return this.#written();
-    }
+  #stream(body: Readable): void {
+    const { socket } = this.#connection;
+    socket.cork();
+    socket.write(this.#text, "latin1");
     this.upload(body, this, this.#head, () => this.#endBody());
     // What has arrived of the body flows in the next tick, and is in the same write; the head does not wait for more.
     process.nextTick(entry("the beginning of a body", () => this.#uncork()));

@@ -6,11 +6,11 @@ import type { Clock, DeadlineTimer, HasDeadline } from "../base/clock.ts";
 import { Fault, type ErrorCode } from "../base/errors.ts";
 import { pump, type Sink } from "../http/body.ts";
 import type { Exchange } from "../http/exchange.ts";
-import { hasToken, headerValue, type HeaderList } from "../http/headers.ts";
+import { endToEnd, hasToken, headerValue, withoutHeader, type HeaderList } from "../http/headers.ts";
 import { LentBody } from "../http/lent_body.ts";
 import type { Reply } from "../http/reply.ts";
 import { Unsent } from "./faults.ts";
-import { informationHeaders, type HeadOptions, type UpstreamRequestHead } from "./heads.ts";
+import type { HeadOptions, UpstreamRequestHead } from "./heads.ts";
 import type { NodeResponseParser } from "./node_response_parser.ts";
 
 export interface ForwardOptions extends HeadOptions {
@@ -159,7 +159,8 @@ export abstract class UpstreamRequest<Connections extends { readonly deadlines: 
   protected inform(status: number, headers: HeaderList): void {
     if (this.phase === "over") return;
     if (status === 100) this.awaitsContinue = false;
-    this.attempt.exchange.call.inform(status, informationHeaders(status, headers));
+    // The headers of a 100 are dropped; a 1xx has no body, so Content-Length is removed.
+    this.attempt.exchange.call.inform(status, status === 100 ? [] : withoutHeader(endToEnd(headers), "content-length"));
   }
 
   protected receive(): void {

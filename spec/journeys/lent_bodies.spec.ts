@@ -264,3 +264,24 @@ it("gives each of many clients its own upload back, in memory that is used again
     expect(answers.map(({ body }, i) => body.toString() === sent[i])).toEqual(sent.map(() => true));
   }
 });
+
+it("gives each upload the head of its own request, short or long, in memory that is used again", async () => {
+  const received: unknown[] = [];
+  const upstream = await rawBackend((request, response) => {
+    let body = "";
+    request.on("data", (chunk: Buffer) => void (body += chunk.toString("latin1")));
+    request.on("end", () => {
+      const { "x-letter": letter, "x-long": long } = request.headers;
+      received.push([letter, long === String(letter).repeat(String(long).length), body === String(letter).repeat(body.length), body.length]);
+      response.end(letter);
+    });
+  });
+  const { port } = await running(oneService(upstream.port));
+  for (let round = 0; round < 5; round++) {
+    received.length = 0;
+    const sent = [..."abcdefghijklmnop"].map((letter, i) => ({ letter, length: 4000 + 3800 * i, long: letter.repeat(((i * 5) % 16) * 200 + 1) }));
+    const posts = sent.map(({ letter, length, long }) => ask(port, { method: "POST", path: "/a/x", headers: { "X-Letter": letter, "X-Long": long }, body: letter.repeat(length) }));
+    expect((await Promise.all(posts)).map(({ body }) => body.toString())).toEqual(sent.map(({ letter }) => letter));
+    expect(received.toSorted()).toEqual(sent.map(({ letter, length }) => [letter, true, true, length]));
+  }
+});

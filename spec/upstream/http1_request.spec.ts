@@ -5,7 +5,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { WriteBatch } from "../../lib/base/event_loop.ts";
 import { Fault } from "../../lib/base/errors.ts";
 import type { ExchangeParts } from "../../lib/http/exchange.ts";
-import { LentBody } from "../../lib/http/lent_body.ts";
+import { LentBody, lentCopy } from "../../lib/http/lent_body.ts";
 import { Stale } from "../../lib/upstream/faults.ts";
 import { forwarding } from "../contracts/forwarding.ts";
 import { manualClock } from "../support/clock.ts";
@@ -121,6 +121,21 @@ describe("the request", () => {
     await eventually(() => (writeBatch.now(), heard.length === 2), "the request");
     expect(String((await second).body)).toBe("2");
     expect([pool.leased, heard[1]!.endsWith("body")]).toEqual([0, where !== "none"]);
+  });
+
+  it.each([[300, "one write"], [3000, "two"]])("a POST with a body of 8000 bytes in memory and a head of more than %i, of which the system takes nothing on a kept connection, arrives whole over another one, in %s", async (length) => {
+    const { pool, heard, send, writeBatch, kept: before } = await kept();
+    const body = lentCopy(Buffer.alloc(8000, "b"));
+    const second = send({ method: "POST", upstreamPath: "/2", body, headers: ["Content-Length", "8000", "X-Long", "l".repeat(length)] });
+    before.resetAndDestroy();
+    writeBatch.now();
+    await eventually(() => (writeBatch.now(), heard.slice(1).join("").endsWith("b".repeat(8000))), "the request");
+    expect(String((await second).body)).toBe("2");
+    const sent = heard.slice(1).join("");
+    expect([pool.leased, sent.indexOf("POST /2 HTTP/1.1\r\n"), sent.split("POST ").length]).toEqual([0, 0, 2]);
+    expect(sent.slice(sent.indexOf("\r\n\r\n") + 4)).toBe("b".repeat(8000));
+    expect(sent).toContain(`X-Long: ${"l".repeat(length)}\r\n`);
+    if (length < 1000) expect(heard).toHaveLength(2);
   });
 
   it.each([["a new", "/1"], ["a kept", "/2"]])("the request has a body that arrived with its head in the same write on %s connection", async (which, upstreamPath) => {
