@@ -44,12 +44,7 @@ export class StateFolder {
 
   /** Null: there is none. Throws the system's error. */
   read(name: string): Buffer | null {
-    try {
-      return readRegularFile(join(this.path, name));
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code === "ENOENT") return null;
-      throw error;
-    }
+    return readKept(this.path, name);
   }
 
   /** Replaces a file: after a crash it has the former content or this one. Rejects with the system's error, and the former content stays. */
@@ -76,6 +71,17 @@ export class StateFolder {
   /** Another process may hold the folder from now on. */
   close(): Promise<void> {
     return new Promise((done) => this.#lock.close(() => done()));
+  }
+}
+
+/** A file of a folder that another process may hold. Null: there is none. Throws the system's error. */
+export function readKept(folder: string, name: string): Buffer | null {
+  try {
+    return readRegularFile(join(folder, name));
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === "ENOENT" || code === "ENOTDIR") return null;
+    throw error;
   }
 }
 

@@ -1,12 +1,14 @@
 /**
  * `edge-gateway validate`: checks a configuration without starting anything. It runs the code of plugin modules.
  */
+import { resolve } from "node:path";
 import { messageOf } from "../base/errors.ts";
 import { positionAt } from "../config/json.ts";
 import { parseJson } from "../config/json_text.ts";
 import { readConfigFile, type ConfigIssue } from "../config/source.ts";
 import { readValues } from "../config/settings_errors.ts";
 import { SETTINGS } from "../config/settings_table.ts";
+import type { KeptSeen, Seen } from "../gateway/validity.ts";
 import { ConfigError } from "../gateway/config_error.ts";
 import { shownIssue } from "../gateway/refusal.ts";
 import { loadPluginModules } from "../parts/load.ts";
@@ -16,6 +18,7 @@ import type { ConfigWarning } from "../gateway/status.ts";
 import type { Arguments, RunCommand } from "./arguments.ts";
 import { counted } from "./counted.ts";
 import { Failure, refuseLacking } from "./failure.ts";
+import { ON_DEMAND } from "./on_demand.ts";
 import { printable } from "./terminal.ts";
 import { warningLines, type ShownWarning } from "./warning_text.ts";
 
@@ -24,7 +27,7 @@ export const validate: RunCommand = async (given) => {
   const file = namedFile(given);
   const isJson = given.flags.json !== undefined;
   const runsTests = given.flags["no-tests"] === undefined;
-  const result = await validated(file, configKeyFile(given), runsTests);
+  const result = await validated(file, configKeyFile(given), await seenBefore(given), runsTests);
   const { error, warnings } = result;
   if (isJson) process.stdout.write(`${JSON.stringify(viewOf(result), null, 2)}\n`);
   else {
@@ -40,10 +43,10 @@ export const validate: RunCommand = async (given) => {
 type Validated = Awaited<ReturnType<typeof validated>>;
 
 /** `tests`: null: not run. `error`: null: it is valid. */
-async function validated(file: string, keyFile: string | undefined, runsTests: boolean) {
+async function validated(file: string, keyFile: string | undefined, seen: Seen, runsTests: boolean) {
   let candidate: Candidate;
   try {
-    candidate = await openCandidate(file, keyFile);
+    candidate = await openCandidate(file, keyFile, { read: () => seen, write() {} });
   } catch (error) {
     if (error instanceof ConfigError) return { counts: null, digest: null, signer: undefined, tests: null, warnings: [], error };
     throw error;
@@ -96,7 +99,16 @@ export function configKeyFile(given: Arguments): string | undefined {
   return configKey ?? undefined;
 }
 
-function settingOf({ flags }: Arguments, name: "configPath" | "configKey"): string | null {
+/** The signed configurations that were in force in the gateway of --state-dir or STATE_DIR. Throws a `Failure`. */
+async function seenBefore(given: Arguments): Promise<Seen> {
+  const path = settingOf(given, "stateDir");
+  if (path === null) return { serial: null, time: 0 };
+  refuseLacking(["stateDir"]);
+  const { inState, readSeen } = await ON_DEMAND.stateDir();
+  return inState(path, () => readSeen(resolve(path)));
+}
+
+function settingOf({ flags }: Arguments, name: "configPath" | "configKey" | "stateDir"): string | null {
   const issues: string[] = [];
   const { [name]: value } = readValues({ [name]: SETTINGS[name] }, flags, process.env, issues) as Readonly<Record<string, string | null>>;
   if (issues.length > 0) throw Failure.ofUsage(issues);
@@ -105,12 +117,12 @@ function settingOf({ flags }: Arguments, name: "configPath" | "configKey"): stri
 
 /**
  * Reads, checks and compiles the file, with its plugin modules. Throws a `ConfigError`, or a `Failure` when a plugin cannot be created.
- * `keyFile`: see `configKeyFile`.
+ * `keyFile`: see `configKeyFile`. `seen`: see `ConfigurationOptions`.
  */
-export async function openCandidate(file: string, keyFile: string | undefined): Promise<Candidate> {
+export async function openCandidate(file: string, keyFile: string | undefined, seen: KeptSeen | null = null): Promise<Candidate> {
   const modules = await loadPluginModules(file, process.env, keyFile);
   try {
-    return await modules.withPositions(() => new Candidate({ configFile: file, modules, ...(keyFile !== undefined && { configKeyFile: keyFile }) }));
+    return await modules.withPositions(() => new Candidate({ configFile: file, seen, modules, ...(keyFile !== undefined && { configKeyFile: keyFile }) }));
   } catch (error) {
     throw error instanceof ConfigError ? error : new Failure(`${file}: ${messageOf(error)}`, 2);
   }

@@ -61,8 +61,8 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
   const named = partsNamedBy(settings);
   for (const name of named) await modules.loadPart(name);
   const supervisor = settings.workers === 1 ? null : (await ON_DEMAND.workers()).openWorkers(settings, named, log);
-  const state = settings.stateDir === null ? null : await (await ON_DEMAND.stateDir()).openState(settings.stateDir, log);
-  const made = { ...gatewayOptions, state, modules, ...(source && { source }), log, hasHttps: settings.serverCertPath !== null, ...(tracing && { tracing }), ...(adminCookie !== undefined && { adminCookie }) };
+  const kept = settings.stateDir !== null && (await (await ON_DEMAND.stateDir()).openState(settings.stateDir, log));
+  const made = { ...gatewayOptions, ...kept, modules, ...(source && { source }), log, hasHttps: settings.serverCertPath !== null, ...(tracing && { tracing }), ...(adminCookie !== undefined && { adminCookie }) };
   const reporting = modules.partIfLoaded("reporting");
   const reported = reporting && (await open(reporting.Gateway, made, supervisor?.threads));
   const gateway = reported ?? (await open(GatewayCore, made, supervisor?.threads));

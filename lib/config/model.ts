@@ -34,7 +34,7 @@ export interface PluginInput {
 }
 
 /** The tests are not part of it: they do not change what the gateway does. */
-export type Config = Pick<s.Infer<ReturnType<typeof configSchema>>, "global" | "services">;
+export type Config = Pick<s.Infer<ReturnType<typeof configSchema>>, "global" | "services" | "serial" | "expiresAt">;
 export type Service = Config["services"][number];
 export type Route = Service["routes"][number];
 export type Upstream = Service["upstreams"][number];
@@ -50,6 +50,8 @@ export function configSchema<P extends PluginInput = PluginInput>(kinds: readonl
     {
       global: s.withDefault(globalSchema(plugins, parts), {}),
       services: s.array(service, { unique: "name", describe: "The configured services." }),
+      serial: s.optional(field("serial")),
+      expires_at: s.optional(field("expires_at")),
       callers: s.optional(field("callers")),
       caller_files: s.optional(field("caller_files")),
       tests: s.optional(field("tests")),

@@ -21,6 +21,7 @@ import type { STICKY } from "./sticky.ts";
 import type { TEST_FILES, TESTS } from "./tests.ts";
 import type { CERTIFICATE, UPSTREAM_TLS } from "./tls_fields.ts";
 import type { ROUTE_PATH, SERVICE_PATH } from "./upstream_path.ts";
+import type { EXPIRES_AT, SERIAL } from "./validity_fields.ts";
 
 /** See `fieldsOf`. */
 export type PartField = ReturnType<typeof fieldsOf<PartSchemas>>;
@@ -56,6 +57,8 @@ export interface PartSchemas {
   readonly route_upstream_path: typeof ROUTE_PATH;
   readonly split: typeof SPLIT;
   readonly sticky: typeof STICKY;
+  readonly serial: typeof SERIAL;
+  readonly expires_at: typeof EXPIRES_AT;
   readonly callers: typeof CALLERS;
   readonly caller_files: typeof CALLER_FILES;
   readonly tests: typeof TESTS;

@@ -69,7 +69,7 @@ export const SETTINGS = {
   managerTls: setting("MANAGER_TLS", BOOLEAN, "false", "Serve the management UI over HTTPS, with the server certificate."),
   managerBackendUrl: optionalSetting("MANAGER_BACKEND_API_URL", BASE_URL, "Admin interface behind the UI; by default on this machine."),
   managerBackendCaPath: optionalSetting("MANAGER_BACKEND_CA_PATH", FILE, "CA certificate (PEM) that verifies it, instead of Node's own list."),
-  stateDir: optionalSetting("STATE_DIR", { ...FILE, expects: "the path of a folder" }, "Folder of this gateway alone for what outlives it: the counts of quotas."),
+  stateDir: optionalSetting("STATE_DIR", { ...FILE, expects: "the path of a folder" }, "Folder of this gateway alone for what outlives it: counts of quotas, the serial of signed configurations."),
   ...{ shutdownGraceS, preStopDelayS },
   workers: setting("WORKERS", WORKERS, "1", "Number of threads that serve requests; auto: one for each core."),
   ...{ logLevel, logFormat },

@@ -11,7 +11,7 @@ import type { Bundle, Followers } from "./bundle.ts";
 import { ConfigError } from "./config_error.ts";
 import { ConfigReader, readNoFile, type ReadConfig } from "./config_reader.ts";
 import type { ConfigurationOptions } from "./options.ts";
-import type { Parts, Reloads } from "./parts.ts";
+import type { Parts, Reloads, Validity } from "./parts.ts";
 import type { CompileTools } from "./compile_types.ts";
 import { logFault } from "./serve.ts";
 import { compile, type Loaded, type Snapshot } from "./snapshot.ts";
@@ -45,6 +45,8 @@ export class Configuration {
   lastTests: LastTests | null = null;
   /** Of the first configuration, or of the one that a reload brought; null: not run yet. */
   proven: Promise<void> | null = null;
+  /** Null: configurations need no signature. */
+  readonly validity: Validity | null;
   #reloads: Reloads | null = null;
   /** Aborted when the gateway has been closed. */
   readonly closing = new AbortController();
@@ -65,7 +67,10 @@ export class Configuration {
     this.reader = new ConfigReader(options, bundle === undefined ? readRegularFile : readNoFile);
     this.loadedAt = tools.clock.wall();
     const source = bundle?.source ?? options.source ?? this.reader.source();
-    this.inForce = this.compile(this.reader.load(source, bundle));
+    const read = this.reader.load(source, bundle);
+    this.validity = options.configKeyFile === undefined ? null : this.parts.part("signatures").validityOf(options, tools.clock);
+    this.validity?.check(read);
+    this.inForce = this.compile(read);
     this.snapshot = this.inForce.loaded;
     this.enforce(this.inForce);
   }
@@ -107,7 +112,7 @@ export class Configuration {
 
   /** Runs the tests of the first configuration, once. Rejects with a `ConfigError` if one fails; if all that failed ran out of time, only with "strict". */
   prove(late: "strict" | "lenient"): Promise<void> {
-    return (this.proven ??= this.runTests(this.inForce, late));
+    return (this.proven ??= this.runTests(this.inForce, late).then(() => this.validity?.take(this.snapshot.config)));
   }
 
   async runTests(read: ReadConfig, late: "strict" | "lenient"): Promise<void> {

@@ -10,7 +10,7 @@ import type { KeptTables } from "../store/costs.ts";
 import type { TlsFiles } from "../server/tls.ts";
 import type { UpstreamSetReport } from "../upstream/upstream_report.ts";
 import type { ConfigInput } from "./config_input.ts";
-import type { Parts } from "./parts.ts";
+import type { KeptSeen, Parts } from "./parts.ts";
 
 export interface ConfigurationOptions {
   /** The configuration as a value; either this or `configFile`. */
@@ -24,6 +24,11 @@ export interface ConfigurationOptions {
    * in `FILE.sig` beside each. The keys are read again at each reload. Default: no signature is needed.
    */
   readonly configKeyFile?: string;
+  /**
+   * With `configKeyFile`: what outlives the program of the configurations that were in force. Default: nothing does. Null: one that is older
+   * than another, or has ended, is taken as well.
+   */
+  readonly seen?: KeptSeen | null;
   /** The names of the built-in plugin kinds that a configuration may use. Default: all. */
   readonly kinds?: readonly string[];
   /** Plugin kinds beside the built-in ones. */

@@ -13,6 +13,7 @@ import type { TABLE } from "../parts/table.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
 import { ConfigError } from "./config_error.ts";
 
+export type { KeptSeen, Validity } from "./validity.ts";
 export type { Reloads } from "./reloads.ts";
 export type { Change } from "../proof/config_diff.ts";
 export type { Reporting } from "../report/reporting.ts";

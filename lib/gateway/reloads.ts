@@ -76,11 +76,13 @@ export class Reloads {
       this.#isReread = false;
       await parts.partIfLoaded("callers")?.callerReaderOf(parts).readAhead(source);
       const read = reader.load(source);
+      configuration.validity?.check(read);
       await configuration.runTests(read, "strict");
       // In slices before the configuration is in force: status and log need them at once afterwards.
       const warnings = await parts.partIfLoaded("warnings")?.configWarningsInSlices(read.loaded);
       const before = configuration.snapshot;
       await this.#replace(read);
+      configuration.validity?.take(configuration.snapshot.config);
       configuration.warnings = warnings ?? [];
       configuration.proven = Promise.resolve();
       if (this.#isReread) this.#rereadLater();

@@ -160,6 +160,8 @@ export type WarningCode =
   | "reload_refused"
   | "certificate_expired"
   | "certificate_expires"
+  | "configuration_expired"
+  | "configuration_expires"
   | "certificates_unused"
   | "mtls_idle"
   | "quota_not_durable"

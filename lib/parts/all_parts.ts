@@ -13,6 +13,7 @@ import * as references from "../config/references.ts";
 import * as secrets from "../config/secrets.ts";
 import * as tests from "../config/read_tests.ts";
 import * as signatures from "../config/signed.ts";
+import * as validityFields from "../config/validity_fields.ts";
 import * as sharedCounts from "../base/shared_counts.ts";
 import * as sharedMemory from "../base/shared_memory.ts";
 import * as sharedConnections from "../server/shared_connections.ts";
@@ -74,6 +75,7 @@ import * as limiters from "../gateway/limiters.ts";
 import * as lacking from "../gateway/lacking.ts";
 import * as reloads from "../gateway/reloads.ts";
 import * as tracing from "../gateway/tracing.ts";
+import * as validity from "../gateway/validity.ts";
 import * as sharedCounters from "../gateway/shared_counters.ts";
 import { fieldsOfParts, type LoadedParts, type Parts } from "../gateway/parts.ts";
 import * as warnings from "../proof/config_warnings.ts";
@@ -139,7 +141,8 @@ const ALL: LoadedParts = {
   tracing,
   adminCookie,
   recentRequests,
-  signatures,
+  signatures: { ...signatures, ...validity },
+  validity: validityFields,
   references,
   jsonText: { ...suggestions, ...jsonText, ...secrets, ...routeChecks },
   warnings: { ...acceptedWarnings, ...warnings },

@@ -161,7 +161,7 @@ export const PARTS = {
   nodeHttp1: { named: ["global.http1=node"], load: () => import("../server/http1_node.ts") },
   tlsServer: { load: () => all(import("../server/tls.ts"), import("../report/https_facts.ts")) },
   /** The status; also what of the configuration causes a warning at the start because of the settings. */
-  reporting: { named: ["global.certificates[]", ...namedByKinds("mtls", "quota")], load: () => all(import("../report/reports.ts"), import("../embed/gateway.ts")) },
+  reporting: { named: ["expires_at", "global.certificates[]", ...namedByKinds("mtls", "quota")], load: () => all(import("../report/reports.ts"), import("../embed/gateway.ts")) },
   /** What is counted of requests, and statistics and metrics of it. Only settings name it: all requests since the start are counted, or none. */
   metrics: { load: () => all(import("../observe/metrics_plan.ts"), import("../report/reporting.ts")) },
   /** The text of metrics. Settings that let somebody ask for it name it, and the first who asks has it loaded. */
@@ -186,7 +186,9 @@ export const PARTS = {
   changes: { load: () => import("../proof/config_diff.ts") },
   workerReports: { load: () => import("../report/worker_reports.ts") },
   tracing: { load: () => import("../gateway/tracing.ts") },
-  signatures: { load: () => import("../config/signed.ts") },
+  signatures: { load: () => all(import("../config/signed.ts"), import("../gateway/validity.ts")) },
+  /** Without a signature they are checked for their form only. */
+  validity: { named: ["serial", "expires_at"], load: () => import("../config/validity_fields.ts") },
   /** For dry runs. */
   recentRequests: { load: () => import("../gateway/recent_requests.ts") },
   adminCookie: { load: () => import("../operator/admin_cookie.ts") },

@@ -7,6 +7,7 @@ import { concealerOf, concealing } from "../config/secrets.ts";
 import type { Path } from "../config/json.ts";
 import { readConfigFile, type ConfigSource } from "../config/source.ts";
 import { Placeholders } from "../config/placeholders.ts";
+import type { Seen } from "../gateway/validity.ts";
 import type { ConfigTest } from "../config/tests.ts";
 import { redactedPath } from "../http/redact.ts";
 import * as foreignKinds from "../plugins/foreign_kind.ts";
@@ -71,6 +72,8 @@ export interface DryRunInput {
   /** The configuration in force, with the files that it names, and the values of its references for which nothing else can stand. */
   readonly inForce: { readonly source: ConfigSource; readonly files: ReadonlyMap<string, Buffer>; readonly formed: ReadonlyMap<string, string> };
   readonly recent: readonly RecentRequest[];
+  /** Of the signed configurations so far; null: none need be signed. */
+  readonly seen: Seen | null;
 }
 
 /** The name of a text that came without a file, in messages. */
@@ -91,7 +94,7 @@ export async function dryRun(input: DryRunInput, { plugins = [], modules }: Pick
   const known = new Placeholders(inForce.formed, null);
   const before = reader.load(inForce.source, inputs, known).loaded;
   const recent = (loaded: Loaded) => ({ from: { ...before, table: matchingTable(before) }, to: { ...loaded, table: matchingTable(loaded) }, recent: input.recent });
-  if (text === null) return ofOwnSource({ ...options, plugins, modules, environment: input.environment! }, recent);
+  if (text === null) return ofOwnSource({ ...options, plugins, modules, environment: input.environment!, seen: input.seen && { read: () => input.seen!, write() {} } }, recent);
   const source = { text, file: join(dirname(options.configFile ?? ""), POSTED) };
   const lacks = options.configKeyFile === undefined ? [] : [UNSIGNED];
   await modules.loadParts(source);

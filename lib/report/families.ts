@@ -19,6 +19,7 @@ export function families(source: ReportSource): readonly Family[] {
   const { metrics, requests, configuration, runtime, spans, listener, listening: { https }, reports } = source;
   const { snapshot, lastReload, loadedAt, followers } = configuration;
   const counters = countersOf(source);
+  const end = configuration.validity?.endOf(snapshot.config) ?? null;
   const limiters = [...(runtime.limits?.tables() ?? [])].filter(([key]) => snapshot.instances.has(key) || snapshot.instances.has(withoutGroup(key)));
   const services = Array.from(metrics.services, ([service, { meter }]) => [["service", service], meter.retries] as const);
   const { upstreamSets } = runtime;
@@ -56,6 +57,7 @@ export function families(source: ReportSource): readonly Family[] {
     ...(followers === null ? [] : [gauge("edge_gateway_worker_restarts_total", HELP.restarts, followers.restarts, "counter")]),
     gauge("edge_gateway_config_last_reload_successful", HELP.reloaded, lastReload?.outcome === "refused" ? 0 : 1),
     gauge("edge_gateway_config_last_reload_success_timestamp_seconds", HELP.loadedAt, loadedAt / 1000),
+    { name: "edge_gateway_config_expiry_timestamp_seconds", type: "gauge", help: HELP.end, samples: end === null ? [] : [[[], end / 1000]] },
     { name: "edge_gateway_tls_certificate_expiry_timestamp_seconds", type: "gauge", help: HELP.certificates, samples: certificates },
     ...(spans === null ? [] : [counter("edge_gateway_trace_spans_exported_total", HELP.exported, [[[], spans.exported + (reports?.spans.exported ?? 0)]])]),
     ...(spans === null ? [] : [counter("edge_gateway_trace_spans_dropped_total", "Spans of traces that were lost.", [[[], spans.dropped + (reports?.spans.dropped ?? 0)]])]),
@@ -87,6 +89,7 @@ const HELP = {
   restarts: "Workers that were replaced because they ended or gave no sign of life.",
   reloaded: "Whether the last reload succeeded; 1 before the first.",
   loadedAt: "When the configuration in force was loaded, in seconds since 1970.",
+  end: "When the signed configuration in force ends, in seconds since 1970; no sample: it does not end.",
   certificates: "When a certificate of the gateway expires, in seconds since 1970; without file and host: the one for all other names.",
   exported: "Spans of traces that the collector has accepted.",
 };

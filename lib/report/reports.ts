@@ -47,7 +47,9 @@ export function statusOf(source: GatewayParts): GatewayStatus {
   };
   const listeners = isListening ? { https: https !== null, asksForCertificates: https?.asksForCertificates === true } : null;
   const shown = snapshot.shown as unknown as DisplayedConfig;
-  return { ...status, warnings: warningsOf({ ...status, upstreamSets: runtime.upstreamSets.map(upstreamSetReport), shown, listeners, configWarnings: configuration.configWarnings, areQuotasKept: runtime.state !== null || runtime.shared !== null, wall: clock.wall() }) };
+  const upstreamSets = runtime.upstreamSets.map(upstreamSetReport);
+  const further = { areQuotasKept: runtime.state !== null || runtime.shared !== null, expiresAt: configuration.validity?.endOf(snapshot.config) ?? null, wall: clock.wall() };
+  return { ...status, warnings: warningsOf({ ...status, upstreamSets, shown, listeners, configWarnings: configuration.configWarnings, ...further }) };
 }
 
 /** The state of the counters that gateways share; null: there are none. */

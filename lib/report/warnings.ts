@@ -14,6 +14,8 @@ export interface WarningsSource extends Pick<GatewayStatus, "lastReload" | "dige
   readonly listeners: { readonly https: boolean; readonly asksForCertificates: boolean } | null;
   readonly configWarnings: readonly ConfigWarning[];
   readonly areQuotasKept: boolean;
+  /** The end of a signed configuration, in milliseconds since 1970; null: it has none. */
+  readonly expiresAt: number | null;
   /** Milliseconds since 1970. */
   readonly wall: number;
 }
@@ -25,7 +27,7 @@ export function warningsOf(source: WarningsSource): readonly Warning[] {
   const { configWarnings } = source;
   // Faults that an operator has asked for must not be taken for real ones, however many those are.
   const faults = configWarnings.filter(({ code }) => code === "faults_injected");
-  const ofState = [...ofReload(source), ...ofCertificates(source), ...ofIdle(source), ...ofCounters(source), ...ofWorkers(source), ...ofServices, ...ofPlugins(source)];
+  const ofState = [...ofReload(source), ...ofExpiry(source), ...ofCertificates(source), ...ofIdle(source), ...ofCounters(source), ...ofWorkers(source), ...ofServices, ...ofPlugins(source)];
   const warnings = [...faults, ...ofState, ...configWarnings.slice(faults.length)];
   if (warnings.length <= MAX_WARNINGS) return warnings;
   const message = `There are ${warnings.length - MAX_WARNINGS} more warnings like these.`;
@@ -44,6 +46,13 @@ function* ofReload({ lastReload, digest }: WarningsSource): Iterable<Warning> {
 
 const DAY_MS = 86_400_000;
 const SOON_MS = 14 * DAY_MS;
+
+function* ofExpiry({ expiresAt, wall }: WarningsSource): Iterable<Warning> {
+  if (expiresAt === null || expiresAt - wall >= SOON_MS) return;
+  const [at, place] = [new Date(expiresAt).toISOString(), { path: "expires_at" }];
+  if (wall < expiresAt) yield warning("configuration_expires", `The signed configuration ends at ${at}; after that no start and no reload takes it.`, "Sign one with a later end.", place);
+  else yield warning("configuration_expired", `The signed configuration has ended at ${at}: a restart would refuse it.`, "Sign one with a later end.", place);
+}
 
 function* ofCertificates({ certificates, wall }: WarningsSource): Iterable<Warning> {
   for (const certificate of certificates) {

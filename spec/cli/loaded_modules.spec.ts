@@ -46,7 +46,7 @@ const PARTS = {
   callers: /^lib\/(?:config\/(?:callers|caller_list)|plugins\/callers)$/,
   tests: /^lib\/config\/(?:read_)?tests$/,
   counters: /^lib\/store\/(?!redis|resp|shared_|held_|costs$|quota)/,
-  state: /^lib\/(?:cli\/state_dir|base\/state_folder|store\/quota_file)$/,
+  state: /^lib\/(?:cli\/(?:state_dir|seen_file)|base\/state_folder|store\/quota_file)$/,
   quotas: /^lib\/(?:store\/quotas|base\/calendar)$/,
   costs: /^lib\/(?:plugins\/costs|config\/cost|http\/json_number)$/,
   shadow: /^lib\/plugins\/shadow$/,
@@ -59,7 +59,8 @@ const PARTS = {
   tlsServer: /^lib\/(?:server\/tls|cli\/tls_files)$/,
   redis: /^lib\/(?:store\/(?:redis|resp)|config\/counters$)/,
   modules: /^lib\/(?:config\/plugin_modules|gateway\/module_loader)$/,
-  signatures: /^lib\/(?:config\/signed|base\/signature)$/,
+  signatures: /^lib\/(?:config\/signed|base\/signature|gateway\/validity)$/,
+  validity: /^lib\/config\/validity_fields$/,
   tracing: /^lib\/(?:observe\/(?:trace|trace_context|sampling|otlp|span_json)|(?:config|gateway)\/tracing)$/,
   reporting: /^lib\/report\/(?:reports|warnings)$/,
   metrics: /^lib\/(?:report\/reporting|observe\/(?:metrics|metrics_plan|stats))$/,
@@ -119,6 +120,7 @@ describe("the program loads what is named, and only that,", () => {
     ["with a guard of a route", withService({ routes: [{ path: "/a", plugins: [{ name: "key_auth", config: { key: "a" } }] }, { path: "/" }] }), [], {}, ["kinds", "plugins", "warnings"]],
     ["with a guard of the only route", withService({ routes: [{ path: "/a", plugins: [{ name: "key_auth", config: { key: "a" } }] }] }), [], {}, ["kinds", "plugins"]],
     ["with tests", { ...quickstart, tests: [] }, [], {}, ["tests", "jsonText"]],
+    ["with a serial", { ...quickstart, serial: 1 }, [], {}, ["validity"]],
     ["with callers", { ...quickstart, callers: [] }, [], {}, ["callers", "warnings", "jsonText"]],
     ["with an upstream that speaks HTTP/2", withService({ protocol: "h2c" }), [], {}, ["http2"]],
     ["with a hash", withService({ load_balancing_strategy: "ip_hash" }), [], {}, ["hashOn", "hash", "choice"]],
@@ -184,7 +186,7 @@ describe("the program loads what is named, and only that,", () => {
   it("with a signed configuration", async () => {
     const [recording, keys] = [recorder(), signingKeys()];
     await runningFile(signed(fileWith(quickstart), keys), [], { ...recording.environment, CONFIG_PUBLIC_KEY: fileWith(keys.publicKey, "public.pem") });
-    expect(partsOf(recording.modules())).toEqual(["signatures"]);
+    expect(partsOf(recording.modules())).toEqual(["signatures", "validity"]);
   });
 
   it("for a command that starts nothing", async () => {

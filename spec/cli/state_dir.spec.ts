@@ -3,8 +3,9 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, rmdirSync, writeFileS
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { backend, oneService } from "../support/gateway.ts";
-import { emptyFolder, fileWith, logLines, program, runningProgram } from "../support/process.ts";
+import { emptyFolder, fileWith, logLines, program, runningFile, runningProgram } from "../support/process.ts";
 import { ask, eventually } from "../support/raw_client.ts";
+import { signed, signingKeys } from "../support/signing_keys.ts";
 
 async function quotaOf(limit: number, config: object = {}) {
   const origin = await backend();
@@ -94,5 +95,43 @@ describe("STATE_DIR", () => {
     await eventually(() => warnings(stderr()).length === 1);
     const durable = await runningProgram(config, [], { STATE_DIR: emptyFolder() });
     expect(warnings(durable.stderr())).toEqual([]);
+  });
+});
+
+describe("the serial of signed configurations in STATE_DIR", () => {
+  const keys = signingKeys();
+  const withSerial = async (serial: number) => signed(fileWith({ ...(await quotaOf(10)), serial }), keys);
+  const environmentOf = (folder: string) => ({ STATE_DIR: folder, CONFIG_PUBLIC_KEY: fileWith(keys.publicKey, "public.pem") });
+  const kept = (folder: string) => (existsSync(join(folder, "configurations")) ? (JSON.parse(readFileSync(join(folder, "configurations"), "utf8")) as { serial: number }).serial : null);
+
+  it("an older file is refused after a restart, and by validate while the gateway runs", async () => {
+    const [folder, older, newer] = [emptyFolder(), await withSerial(6), await withSerial(7)];
+    const environment = environmentOf(folder);
+    const first = await runningFile(newer, [], environment);
+    await eventually(() => kept(folder) === 7);
+    const validate = (file: string, flags: string[] = []) => program(["validate", file, ...flags], { environment }).ended;
+    expect(await validate(older)).toMatchObject({ code: 2, stderr: expect.stringMatching(/:1:\d+ +serial +6 is older than 7, which has been in force/) as string });
+    expect(await validate(newer)).toMatchObject({ code: 0 });
+    first.child.kill("SIGKILL");
+    await first.ended;
+    expect(await program(["--config", older, "--http-port", "0"], { environment }).ended).toMatchObject({ code: 2, stderr: expect.stringContaining("6 is older than 7") as string });
+    expect(kept(folder)).toBe(7);
+  });
+
+  it("a damaged file is refused with exit code 2 and what to do", async () => {
+    const [folder, file] = [emptyFolder(), await withSerial(6)];
+    writeFileSync(join(folder, "configurations"), '{"serial":"7"}');
+    const environment = environmentOf(folder);
+    const damaged = { code: 2, stderr: expect.stringMatching(/STATE_DIR .*configurations is damaged: put a copy in its place, or move it away/) as string };
+    expect(await program(["--config", file, "--http-port", "0"], { environment }).ended).toMatchObject(damaged);
+    expect(await program(["validate", file], { environment }).ended).toMatchObject(damaged);
+  });
+
+  it("a start whose tests fail keeps nothing", async () => {
+    const [folder, origin] = [emptyFolder(), await backend()];
+    const tests = [{ name: "t", request: { url: "/a/x" }, expect: { status: 418 } }];
+    const file = signed(fileWith({ ...oneService(origin.port), serial: 9, tests }), keys);
+    expect(await program(["--config", file, "--http-port", "0"], { environment: environmentOf(folder) }).ended).toMatchObject({ code: 2 });
+    expect(kept(folder)).toBeNull();
   });
 });

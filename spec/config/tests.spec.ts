@@ -135,7 +135,7 @@ describe("a test", () => {
     expectTypeOf<ConfigTest["request"]["headers"]>().toEqualTypeOf<Readonly<Record<string, string | readonly string[]>>>();
     expectTypeOf<ConfigTest["expect"]["status"]>().toEqualTypeOf<number | Matches | undefined>();
     expectTypeOf<ConfigTest["expect"]["caller"]>().toEqualTypeOf<string | Matches | null | undefined>();
-    expectTypeOf<keyof Config>().toEqualTypeOf<"global" | "services">();
+    expectTypeOf<keyof Config>().toEqualTypeOf<"global" | "services" | "serial" | "expiresAt">();
     const input = { services, tests: [{ name: "a", request: { url: "/", certificate: { subject: "CN=a" } }, expect: { body: [1] } }], test_files: ["a.json"] } satisfies ConfigInput;
     expect(input.tests).toHaveLength(1);
   });

@@ -105,7 +105,7 @@ async function configurations(): Promise<readonly ConfigInput[]> {
         routes: [{ name: "r", path: "/{rest*}", methods: ["GET"], match: { headers: { apiKey: "k" }, scheme: "http" }, plugins: [{ id: "one", name: "rate_limit", config: { limit_hour: 1_000_000 } }, { name: "foreign" }] }],
       },
       { counters, plugins: [{ name: "cors", config: { allow_origins: ["https://example.com"] } }], plugin_modules: [module], accept_warnings: ["plain_http_secret:services.s.routes.r"] },
-      { $schema: "x", tests: tests.map((each) => ({ ...each, request: { ...each.request, headers: { apiKey: "k" } } })), test_files: [fileWith("[]")], callers, caller_files: [fileWith("[]")] },
+      { $schema: "x", serial: 7, expires_at: "2027-01-31T12:00:00Z", tests: tests.map((each) => ({ ...each, request: { ...each.request, headers: { apiKey: "k" } } })), test_files: [fileWith("[]")], callers, caller_files: [fileWith("[]")] },
     ),
   ] as readonly ConfigInput[];
 }

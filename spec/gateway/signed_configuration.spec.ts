@@ -6,6 +6,7 @@ import { Gateway } from "../../lib/embed/gateway.ts";
 import type { GatewayOptions } from "../../lib/index.ts";
 import { createGateway, loadPluginModules } from "../../lib/index.ts";
 import { EXPIRED, SERVER } from "../support/certs.ts";
+import { manualClock } from "../support/clock.ts";
 import { oneService } from "../support/gateway.ts";
 import { issueLines } from "../support/issue_lines.ts";
 import { fileWith } from "../support/process.ts";
@@ -27,6 +28,7 @@ function signedGateway(config: unknown = oneService(9)) {
 
 const test = (status: number) => [{ name: "t", request: { url: "/a/x" }, expect: { status } }];
 const write = (file: string, value: unknown) => writeFileSync(file, JSON.stringify(value));
+const metric = (gateway: Gateway) => Number(/^edge_gateway_config_expiry_timestamp_seconds (.*)$/m.exec(gateway.metrics())?.[1]);
 const issuesOf = ({ status }: Gateway) => (status.lastReload?.outcome === "refused" ? issueLines(status.lastReload) : null);
 
 describe("a gateway with configKeyFile", () => {
@@ -128,5 +130,77 @@ describe("a dry run of a gateway with configKeyFile", () => {
     const wrong = await gateway.dryRun(text({}));
     expect(wrong).toMatchObject({ outcome: "refused", diff: null });
     expect(issueLines(wrong)).toEqual([unsigned, expect.stringContaining("services")]);
+  });
+});
+
+describe("the order and the end of signed configurations", () => {
+  const inForce = (more: object, options: Partial<GatewayOptions> = {}) => {
+    const [configFile, configKeyFile] = [signed(fileWith({ ...oneService(9), ...more }), keys), fileWith(keys.publicKey, "public.pem")];
+    const gateway = gatewayOf({ configFile, configKeyFile, ...options });
+    const next = (others: object) => {
+      write(configFile, { ...oneService(9, { base_path: "/b" }), ...others });
+      signed(configFile, keys);
+      return gateway.reload();
+    };
+    return { gateway, next, configFile, configKeyFile };
+  };
+
+  it("a reload with a lower serial, or with none, is refused with its place, and the same or a higher one is taken", async () => {
+    const { gateway, next } = inForce({ serial: 7 });
+    await gateway.listen({ port: 0 });
+    await expect(next({ serial: 6 })).rejects.toThrow(/gw\.json:1:\d+ +serial +6 is older than 7, which has been in force/);
+    expect(JSON.stringify(await gateway.dryRun(null))).toContain("6 is older than 7");
+    await expect(next({})).rejects.toThrow(/serial +is missing, and serial 7 has been in force/);
+    expect(await next({ serial: 7 })).toMatchObject({ changed: true });
+    expect(await next({ serial: 8, tests: [] })).toMatchObject({ digest: gateway.digest });
+    await expect(next({ serial: 7 })).rejects.toThrow(/7 is older than 8/);
+  });
+
+  it("a configuration whose tests fail raises nothing", async () => {
+    const { gateway, next } = inForce({ serial: 1 });
+    await gateway.listen({ port: 0 });
+    await expect(next({ serial: 9, tests: test(418) })).rejects.toThrow(/tests\[0\]/);
+    expect(await next({ serial: 2 })).toMatchObject({ changed: true });
+  });
+
+  it("after its end no start and no reload takes it, while files of the one in force are still read again; a warning says so from 14 days before", async () => {
+    const clock = manualClock();
+    const end = new Date(clock.wall() + 15 * 86_400_000).toISOString();
+    const [cert, key] = [fileWith(SERVER.cert, "cert.pem"), fileWith(SERVER.key, "key.pem")];
+    const { gateway, next, configFile, configKeyFile } = inForce({ global: { certificates: [{ hosts: ["a.example"], cert, key }] }, expires_at: end }, { clock });
+    const codes = () => gateway.status.warnings.map(({ code }) => code).filter((code) => code.startsWith("configuration_"));
+    expect(codes()).toEqual([]);
+    clock.advance(2 * 86_400_000);
+    expect(codes()).toEqual(["configuration_expires"]);
+    expect(metric(gateway)).toBe(Date.parse(end) / 1000);
+    clock.advance(13 * 86_400_000);
+    expect(codes()).toEqual(["configuration_expired"]);
+    expect(gateway.status.warnings.find(({ code }) => code === "configuration_expired")).toMatchObject({ path: "expires_at", message: `The signed configuration has ended at ${end}: a restart would refuse it.` });
+    for (const [path, other] of [[cert, EXPIRED.cert], [key, EXPIRED.key]] as const) writeFileSync(path, other);
+    expect(gateway.rereadFiles()).toBe(true);
+    await expect(gateway.reload()).rejects.toThrow(/expires_at +the configuration has ended at/);
+    expect(() => gatewayOf({ configFile, configKeyFile, clock })).toThrow(/the configuration has ended at/);
+    expect(await next({ expires_at: new Date(clock.wall() + 60_000).toISOString() })).toMatchObject({ changed: true });
+  });
+
+  it("without configKeyFile both are checked for their form only", async () => {
+    const configFile = fileWith({ ...oneService(9), serial: 7, expires_at: "2001-01-01T00:00:00Z" });
+    const gateway = gatewayOf({ configFile });
+    write(configFile, { ...oneService(10), serial: 6 });
+    expect(await gateway.reload()).toMatchObject({ changed: true });
+    expect(gateway.status.warnings).toEqual([]);
+  });
+
+  it.each([
+    [{ serial: -1 }, "serial  expected an integer ≥ 0, found -1"],
+    [{ serial: "7" }, "serial  expected an integer"],
+    [{ serial: 1.5 }, "serial  expected an integer"],
+    [{ expires_at: "tomorrow" }, 'expires_at  expected a time such as "2027-01-31T12:00:00Z" (RFC 3339), found "tomorrow"'],
+    [{ expires_at: 1801396800 }, "expires_at  expected"],
+    [{ expires_at: "${env:END}" }, "expires_at"],
+    [{ expire_at: "2027-01-31T12:00:00Z" }, '"expires_at"'],
+  ])("%j is refused with its place", (more, message) => {
+    const read = () => gatewayOf({ configFile: fileWith({ ...oneService(9), ...more }) });
+    expect(read).toThrow(message);
   });
 });

@@ -25,7 +25,7 @@ const quiet: WarningsSource = {
   upstreamSets: [],
   shown: { global: { certificates: [], plugins: [] }, services: [] },
   listeners: null,
-  areQuotasKept: true, configWarnings: [],
+  areQuotasKept: true, expiresAt: null, configWarnings: [],
   wall: NOW,
 };
 
