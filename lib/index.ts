@@ -35,7 +35,7 @@ export function defineConfig(config: ConfigInput): ConfigInput {
 }
 
 export type { Parts as PluginModules } from "./gateway/parts.ts";
-export { loadPluginModules } from "./parts/load.ts";
+export { loadPluginModules } from "./parts/plugin_modules.ts";
 export type { PluginKit, PluginModuleExport } from "./plugins/kit.ts";
 export type { AnyPlugin, KeptState, Plugin, Scope, Tools } from "./plugins/plugin.ts";
 export * as schema from "./config/whole_schema.ts";

@@ -18,7 +18,7 @@ import { ConfigReader, type ReadConfig } from "../gateway/config_reader.ts";
 import { destinationsOf } from "../gateway/destinations.ts";
 import { placed } from "../gateway/plugin_error.ts";
 import type { Parts } from "../gateway/parts.ts";
-import { loadPluginModules } from "../parts/load.ts";
+import { loadPluginModules } from "../parts/plugin_modules.ts";
 import type { Loaded } from "../gateway/snapshot.ts";
 import { auditedFile, loadedAtStart, loadedOnRequest, modulesOf, PACKAGE, PROGRAM, ROWS, type AuditedModule } from "./audit_modules.ts";
 import { partsNamedBy, settingsOf, type Named } from "./on_demand.ts";

@@ -11,7 +11,7 @@ import { SETTINGS } from "../config/settings_table.ts";
 import type { KeptSeen, Seen } from "../gateway/validity.ts";
 import { ConfigError } from "../gateway/config_error.ts";
 import { shownIssue } from "../gateway/refusal.ts";
-import { loadPluginModules } from "../parts/load.ts";
+import { loadPluginModules } from "../parts/plugin_modules.ts";
 import { Candidate } from "../proof/candidate.ts";
 import { configWarnings } from "../proof/config_warnings.ts";
 import type { ConfigWarning } from "../gateway/status.ts";

@@ -10,7 +10,7 @@ import type { JsonSchema } from "../config/schema.ts";
 import { readConfigFile } from "../config/source.ts";
 import { ConfigError } from "../gateway/config_error.ts";
 import { signatureCheck } from "../gateway/config_reader.ts";
-import { loadPluginModules } from "../parts/load.ts";
+import { loadPluginModules } from "../parts/plugin_modules.ts";
 import { ALL_FIELDS } from "../parts/all_parts.ts";
 import { builtinPlugins } from "../plugins/builtin.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";

@@ -7,16 +7,7 @@ import { signatureCheck } from "../gateway/config_reader.ts";
 import { Parts } from "../gateway/parts.ts";
 import { TABLE } from "./table.ts";
 
-/**
- * Loads the modules that a configuration names, given as a file's path or as a value, for `createGateway({ …, modules })`, and the parts of
- * the program that it names. `createGateway` reports the errors of modules together with all other errors; rejects only if a file of the program is missing. `configKeyFile` is
- * the option of `createGateway`: nothing is loaded for a file without the signature that it must have.
- */
-export async function loadPluginModules(config: string | object, environment: Environment = process.env, configKeyFile?: string): Promise<Parts> {
-  return (await readForStart(config, environment, configKeyFile)).modules;
-}
-
-/** The same, with what was read, so that the gateway is made with nothing else. Without `source` it could not be read. */
+/** As `loadPluginModules`, with what was read, so that the gateway is made with nothing else. Without `source` it could not be read. */
 export async function readForStart(config: string | object, environment: Environment, configKeyFile?: string): Promise<{ readonly modules: Parts; readonly source?: ConfigSource }> {
   const modules = freshModules();
   if (configKeyFile !== undefined) await modules.loadPart("signatures");

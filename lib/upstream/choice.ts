@@ -9,7 +9,8 @@ import type { Balancer } from "./balance.ts";
 import type { HealthOptions, UpstreamHealth } from "./health.ts";
 import { Unsent } from "./faults.ts";
 import { isUntouched } from "./upstream_request.ts";
-import { ALWAYS_USABLE, usableOf, type Member, type Peer, type Picker, type UpstreamSet } from "./upstream_set.ts";
+import { ALWAYS_USABLE, type Member, type Peer, type Picker, type UpstreamSet } from "./upstream_set.ts";
+import { usableOf } from "./usable.ts";
 
 /**
  * Chooses by `balancer` among `peers`, upstreams of one snapshot. `changes`: see `HealthTools`. `choosable` says which of them can be used now.

@@ -6,7 +6,8 @@ import type { Service } from "../config/model.ts";
 import { compileConditions, type Holds } from "../http/conditions.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { HashKey } from "./hash.ts";
-import { healthyOf, usableOf, type Member, type Peer, type Picker } from "./upstream_set.ts";
+import type { Member, Peer, Picker } from "./upstream_set.ts";
+import { healthyOf, usableOf } from "./usable.ts";
 
 export { fields } from "../config/split.ts";
 

@@ -3,7 +3,8 @@
  */
 import type { BreakerReport } from "./breaker.ts";
 import type { HealthReport } from "./health.ts";
-import { usableOf, type UpstreamSet } from "./upstream_set.ts";
+import type { UpstreamSet } from "./upstream_set.ts";
+import { usableOf } from "./usable.ts";
 
 export interface UpstreamReport extends Omit<HealthReport, "state"> {
   readonly id: string;

@@ -4,7 +4,7 @@ import { dirname, join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
 import type { ConfigInput } from "../../lib/config/model.ts";
 import { createGateway, definePlugin, schema, type Gateway } from "../../lib/index.ts";
-import { loadPluginModules } from "../../lib/parts/load.ts";
+import { loadPluginModules } from "../../lib/parts/plugin_modules.ts";
 import { backend, oneService } from "../support/gateway.ts";
 import { issueLines } from "../support/issue_lines.ts";
 import { emptyFolder, fileWith } from "../support/process.ts";

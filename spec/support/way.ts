@@ -17,7 +17,7 @@ import { relative } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { ConfigInput } from "../../lib/gateway/config_input.ts";
 import { GatewayCore } from "../../lib/gateway/gateway.ts";
-import { loadPluginModules } from "../../lib/parts/load.ts";
+import { loadPluginModules } from "../../lib/parts/plugin_modules.ts";
 
 export interface CalledFunction {
   /** Below the root, with forward slashes. */

@@ -1,0 +1,14 @@
+/**
+ * Which of several upstreams can be used now.
+ */
+import type { Peer } from "./upstream_set.ts";
+
+/** If none is healthy, the ejected ones: they may answer after all. */
+export function usableOf(peers: readonly Peer[]): readonly Peer[] {
+  const healthy = healthyOf(peers);
+  return healthy.length > 0 ? healthy : peers.filter(({ weight, health }) => weight > 0 && health.ejected);
+}
+
+export function healthyOf(peers: readonly Peer[]): readonly Peer[] {
+  return peers.filter(({ weight, health }) => weight > 0 && health.usable);
+}
