@@ -49,7 +49,7 @@ export interface Page extends Pick<Locator, "getByRole" | "getByText" | "locator
 
 export interface Context {
   newPage(): Promise<Page>;
-  cookies(): Promise<{ name: string; httpOnly: boolean; secure: boolean }[]>;
+  cookies(): Promise<{ name: string; value: string; httpOnly: boolean; secure: boolean }[]>;
   clearCookies(): Promise<void>;
   addCookies(cookies: readonly { name: string; value: string; url: string }[]): Promise<void>;
 }

@@ -29,10 +29,10 @@ export function emptyFolder(): string {
   return folder;
 }
 
-/** Writes `config` to a file and runs the program on it; resolves when it says what listens where. */
+/** Writes `config`, or its text, to a file and runs the program on it; resolves when it says what listens where. */
 export async function startBuilt(config: unknown, environment: Record<string, string> = {}, program: readonly string[] = [process.execPath, PROGRAM]): Promise<Built> {
   const file = join(emptyFolder(), "gw.json");
-  writeFileSync(file, JSON.stringify(config));
+  writeFileSync(file, typeof config === "string" ? config : JSON.stringify(config));
   const child = spawn(program[0]!, [...program.slice(1), "--config", file, "--http-port", "0", "--listen-host", "127.0.0.1"], {
     env: { PATH: process.env.PATH, ADMIN_PORT: "0", ADMIN_USER: CREDENTIALS.user, ADMIN_PASSWORD: CREDENTIALS.password, LOG_FORMAT: "text", ...environment },
     stdio: ["ignore", "ignore", "pipe"],

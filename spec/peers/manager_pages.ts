@@ -39,7 +39,7 @@ interface OpenOptions {
 }
 
 /** The login page of the management UI of a gateway with this configuration. */
-export async function openLogin(browser: Browser, config: ConfigInput, options: OpenOptions = {}): Promise<Open> {
+export async function openLogin(browser: Browser, config: ConfigInput | string, options: OpenOptions = {}): Promise<Open> {
   const built = await startBuilt(config, { MANAGER: "true", MANAGER_PORT: "0", ...options.environment }, [options.node ?? process.execPath, PROGRAM]);
   const seen = await visit(browser, options);
   await seen.page.goto(built.managerUrl!);
@@ -48,7 +48,7 @@ export async function openLogin(browser: Browser, config: ConfigInput, options: 
 }
 
 /** The overview, after the login. */
-export async function openOverview(browser: Browser, config: ConfigInput, options: OpenOptions = {}): Promise<Open> {
+export async function openOverview(browser: Browser, config: ConfigInput | string, options: OpenOptions = {}): Promise<Open> {
   const all = await openLogin(browser, config, options);
   await signIn(all.page);
   await heading(all.page, "Overview");

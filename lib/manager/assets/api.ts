@@ -3,6 +3,7 @@
  */
 
 export type * from "./admin_types.ts";
+export type * from "./change_types.ts";
 
 /** An error reply of the admin interface or the manager. */
 export class ApiError extends Error {
@@ -48,9 +49,9 @@ export async function ask<T>(method: Method, path: string, asked: Asked = {}): P
   return parsed(decoded(bytes)) as T;
 }
 
-/** The file of the configuration, byte for byte, and its digest. Rejects with an `ApiError`. */
-export async function askSource(): Promise<{ readonly text: string; readonly digest: string }> {
-  const { bytes, response } = await send("GET", "/gateway/source", {});
+/** The file of the configuration, byte for byte, and its digest; with another `path` a former one. Rejects with an `ApiError`. */
+export async function askSource(path = "/gateway/source"): Promise<{ readonly text: string; readonly digest: string }> {
+  const { bytes, response } = await send("GET", path, {});
   const digest = /^"(.+)"$/.exec(response.headers.get("ETag") ?? "")?.[1] ?? "";
   try {
     return { text: new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes), digest };

@@ -1,6 +1,7 @@
 /**
- * Copies text to the clipboard.
+ * Copies text to the clipboard, and saves a configuration as a file.
  */
+import { el } from "./dom.ts";
 import type { Frame } from "./page.ts";
 
 /** Tells the user. Where the browser does not allow it, the text in `field` is selected for the user. */
@@ -21,4 +22,10 @@ async function isCopied(text: string, field: HTMLTextAreaElement | null): Promis
     field.select();
     return document.execCommand("copy");
   }
+}
+
+export function download(text: string): void {
+  const url = URL.createObjectURL(new Blob([text], { type: "application/json" }));
+  el("a", { href: url, download: "gateway.json" }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }

@@ -1,6 +1,7 @@
 /**
  * Edits one value in the text of a JSON document and keeps every other byte: order, white space, indentation and line ends stay as they are.
  */
+import { outlineOf, type JsonValue } from "./json_outline.ts";
 import type { JsonPath } from "./json_text.ts";
 
 export interface Edit {
@@ -16,40 +17,22 @@ export function readJson(text: string): unknown {
 }
 
 /**
- * Puts `value` at `path` of a valid document: replaces the value there, or adds it as the last member of its object, or as the last element of its
- * array, whose length is then the last step. What is missing on the way is created. Throws a `RangeError` where no value can stand.
+ * Puts `value` at `path` of a document: replaces the value there, or adds it as the last member of its object, or as the last element of its
+ * array, whose length is then the last step. What is missing on the way is created. Throws a `RangeError` where no value can stand, and for a
+ * document with errors.
  */
 export function putJson(text: string, path: JsonPath, value: unknown): Edit {
+  const { root, faults } = outlineOf(text);
+  if (faults[0] !== undefined) throw new RangeError(`The text has an error: ${faults[0].message}.`);
   const style = styleOf(text);
-  let start = spaceAfter(text, text.startsWith("\uFEFF") ? 1 : 0);
+  let found = root;
   for (const [depth, step] of path.entries()) {
-    const container = containerAt(text, start);
-    // JSON.parse keeps the last of equal keys.
-    const item = container?.items.findLast(({ key }) => key === step);
-    if (item === undefined) return insert(text, container, path.slice(depth), value, style);
-    start = item.start;
+    const next = found.kind === "array" ? found.items[step as number] : found.members.find(({ key }) => key === step)?.value;
+    if (next == null) return insert(text, found, path.slice(depth), value, style);
+    found = next;
   }
-  const end = endOf(text, start);
-  const old = text.slice(start, end);
-  const shape = isOneLine(old) && !style.isOneLine && typeof value === "object" && /^[[{]./.test(old) ? oneLineOf(old, style) : style;
-  return spliced(text, start, end, written(value, shape, indentAt(text, start)));
-}
-
-interface Item {
-  readonly key: string | number;
-  /** Where the key, or the element, begins. */
-  readonly from: number;
-  /** The value stands from `start` to `end`. */
-  readonly start: number;
-  readonly end: number;
-}
-
-interface Container {
-  readonly isArray: boolean;
-  /** Of the opening and of the closing bracket. */
-  readonly open: number;
-  readonly close: number;
-  readonly items: readonly Item[];
+  const old = text.slice(found.start, found.end);
+  return spliced(text, found.start, found.end, written(value, isOneLine(old) && /^[[{]./.test(old) ? oneLineOf(old, style) : style, indentAt(text, found.start)));
 }
 
 /** How values are written. */
@@ -58,99 +41,51 @@ interface Style {
   /** One step of indentation. */
   readonly unit: string;
   readonly newline: string;
-  /** Between a key and its value: ": ". */
+  /** Between a key and its value, and the part of it behind the colon: ": ". */
   readonly colon: string;
+  readonly space: string;
   /** Inside of the braces of an object in one line. */
   readonly pad: string;
 }
 
-const SPACE = /[ \t\r\n]*/y;
-const TEXT = /"[^"\\]*(?:\\.[^"\\]*)*"/y;
-const ATOM = /[^ \t\r\n,\]}]*/y;
-const TOKEN = /"[^"\\]*(?:\\.[^"\\]*)*"|[[{]|[\]}]|[^"[\]{}]+/y;
-
-function endOfMatch(pattern: RegExp, text: string, at: number): number {
-  pattern.lastIndex = at;
-  pattern.test(text);
-  return pattern.lastIndex;
-}
-
-function spaceAfter(text: string, at: number): number {
-  return endOfMatch(SPACE, text, at);
-}
-
-/** The end of the value that begins at `start`. */
-function endOf(text: string, start: number): number {
-  const first = text[start];
-  if (first !== "{" && first !== "[") return endOfMatch(first === '"' ? TEXT : ATOM, text, start);
-  let at = start;
-  let depth = 0;
-  do {
-    const token = text[at];
-    if (token === "{" || token === "[") depth += 1;
-    else if (token === "}" || token === "]") depth -= 1;
-    at = endOfMatch(TOKEN, text, at);
-  } while (depth > 0);
-  return at;
-}
-
-/** Null: the value at `open` is no object and no array. */
-function containerAt(text: string, open: number): Container | null {
-  const isArray = text[open] === "[";
-  if (!isArray && text[open] !== "{") return null;
-  const items: Item[] = [];
-  let at = spaceAfter(text, open + 1);
-  while (text[at] !== "}" && text[at] !== "]") {
-    const from = at;
-    let key: string | number = items.length;
-    if (!isArray) {
-      const end = endOfMatch(TEXT, text, at);
-      key = JSON.parse(text.slice(at, end)) as string;
-      at = spaceAfter(text, spaceAfter(text, end) + 1);
-    }
-    const end = endOf(text, at);
-    items.push({ key, from, start: at, end });
-    at = spaceAfter(text, end);
-    if (text[at] === ",") at = spaceAfter(text, at + 1);
-  }
-  return { isArray, open, close: at, items };
-}
-
-/** Adds the last item of a container; `path`: from its key on. */
-function insert(text: string, container: Container | null, [key, ...rest]: JsonPath, value: unknown, style: Style): Edit {
-  const fits = container !== null && (container.isArray ? key === container.items.length : typeof key === "string");
-  if (!fits) throw new RangeError(`There is no place for ${JSON.stringify(key)} here.`);
-  const inner = rest.reduceRight<unknown>((nested, step) => (typeof step === "number" ? [nested] : { [step]: nested }), value);
-  const { isArray, items, open, close } = container;
-  const last = items.at(-1);
-  if (last === undefined) return spliced(text, open, close + 1, written(isArray ? [inner] : { [key!]: inner }, style, indentAt(text, open)));
-  // As the last item stands behind the one before it, or behind the bracket.
-  const before = items.at(-2);
-  const gap = text.slice(before === undefined ? open + 1 : text.indexOf(",", before.end) + 1, last.from);
-  const sibling = text.slice(last.start, last.end);
-  const shape = isOneLine(sibling) && (isArray ? /^[[{]./.test(sibling) : isOneLine(text.slice(open, close))) ? oneLineOf(sibling, style) : style;
-  const name = isArray ? "" : `${JSON.stringify(key)}${text.slice(endOfMatch(TEXT, text, last.from), last.start)}`;
-  // The first item of a line has no space before it, the others have.
-  const space = before === undefined && isOneLine(gap) ? style.colon.slice(style.colon.indexOf(":") + 1) : gap;
-  const indent = isOneLine(gap) ? indentAt(text, last.from) : gap.slice(gap.lastIndexOf("\n") + 1);
-  return spliced(text, last.end, last.end, `,${space}${name}${written(inner, shape, indent)}`);
-}
-
-function spliced(text: string, start: number, end: number, added: string): Edit {
-  return { text: text.slice(0, start) + added + text.slice(end), start, end: start + added.length };
-}
-
 function styleOf(text: string): Style {
-  const newline = /\r?\n/.exec(text)?.[0] ?? "\n";
-  const unit = /^\s*[[{][ \t]*\r?\n([ \t]+)/.exec(text)?.[1] ?? "  ";
   const colon = /^\s*[[{\s]+"[^"]*"([ \t]*:[ \t]*)/.exec(text)?.[1] ?? ": ";
-  const isOneLine = !/[\n]/.test(text.trim());
-  return { isOneLine, unit, newline, colon, pad: isOneLine ? (/^\s*\{([ \t]*)"/.exec(text)?.[1] ?? "") : " " };
+  const isFlat = isOneLine(text.trim());
+  return {
+    isOneLine: isFlat,
+    unit: /^\s*[[{][ \t]*\r?\n([ \t]+)/.exec(text)?.[1] ?? "  ",
+    newline: /\r?\n/.exec(text)?.[0] ?? "\n",
+    colon,
+    space: colon.slice(colon.indexOf(":") + 1),
+    pad: isFlat ? (/^\s*\{([ \t]*)"/.exec(text)?.[1] ?? "") : " ",
+  };
 }
 
 /** In one line, as `sibling` is. */
 function oneLineOf(sibling: string, style: Style): Style {
   return { ...style, isOneLine: true, pad: /^\{([ \t]*)/.exec(sibling)?.[1] ?? style.pad };
+}
+
+/** Adds the last item of a container; `path`: from its key on. */
+function insert(text: string, { kind, start: open, end: close, members, items }: JsonValue, [key, ...rest]: JsonPath, value: unknown, style: Style): Edit {
+  if (kind === "array" ? key !== items.length : kind !== "object" || typeof key !== "string") throw new RangeError(`There is no place for ${JSON.stringify(key)} here.`);
+  const inner = rest.reduceRight<unknown>((nested, step) => (typeof step === "number" ? [nested] : { [step]: nested }), value);
+  const all = kind === "array" ? items.map((item) => ({ from: item.start, nameEnd: item.start, value: item })) : members.map(({ start, end, value: own }) => ({ from: start, nameEnd: end, value: own! }));
+  const [before, last] = [all.at(-2), all.at(-1)];
+  if (last === undefined) return spliced(text, open, close, written(kind === "array" ? [inner] : { [key!]: inner }, style, indentAt(text, open)));
+  // As the last item stands behind the one before it, or behind the bracket.
+  const gap = text.slice(before === undefined ? open + 1 : text.indexOf(",", before.value.end) + 1, last.from);
+  const sibling = text.slice(last.value.start, last.value.end);
+  const isFlat = isOneLine(sibling) && (kind === "array" ? /^[[{]./.test(sibling) : isOneLine(text.slice(open, close)));
+  const name = kind === "array" ? "" : `${JSON.stringify(key)}${text.slice(last.nameEnd, last.value.start)}`;
+  // The first item of a line may have another space before it than the others.
+  const space = before === undefined && isOneLine(gap) ? style.space : gap;
+  const indent = isOneLine(gap) ? indentAt(text, last.from) : gap.slice(gap.lastIndexOf("\n") + 1);
+  return spliced(text, last.value.end, last.value.end, `,${space}${name}${written(inner, isFlat ? oneLineOf(sibling, style) : style, indent)}`);
+}
+
+function spliced(text: string, start: number, end: number, added: string): Edit {
+  return { text: text.slice(0, start) + added + text.slice(end), start, end: start + added.length };
 }
 
 function isOneLine(text: string): boolean {
@@ -159,8 +94,7 @@ function isOneLine(text: string): boolean {
 
 /** The white space at the beginning of the line of `at`. */
 function indentAt(text: string, at: number): string {
-  const start = text.lastIndexOf("\n", at - 1) + 1;
-  return /[ \t]*/.exec(text.slice(start, at))![0];
+  return /[ \t]*/.exec(text.slice(text.lastIndexOf("\n", at - 1) + 1, at))![0];
 }
 
 /** Lists of plain values stand in one line. */
@@ -176,5 +110,5 @@ function written(value: unknown, style: Style, indent: string): string {
   const isFlat = style.isOneLine || (isArray && value.every((item) => typeof item !== "object" || item === null));
   if (!isFlat) return `${open}${style.newline}${inner}${items.join(`,${style.newline}${inner}`)}${style.newline}${indent}${close}`;
   const pad = isArray ? "" : style.pad;
-  return `${open}${pad}${items.join(`,${style.colon.slice(style.colon.indexOf(":") + 1)}`)}${pad}${close}`;
+  return `${open}${pad}${items.join(`,${style.space}`)}${pad}${close}`;
 }

@@ -5,6 +5,7 @@ import { ask, type Status } from "./api.ts";
 import { completionAt } from "./completion.ts";
 import { CompletionList } from "./completion_list.ts";
 import { slot, unreadable } from "./components.ts";
+import { download } from "./copy.ts";
 import { el, replace, setText } from "./dom.ts";
 import { draft } from "./draft.ts";
 import { Checks, moved, tokenEnd, type Finding, type Verdict } from "./editor_checks.ts";
@@ -106,7 +107,7 @@ function openEditor(frame: Frame, root: Schema) {
     button("Undo", () => edit("undo")),
     button("Redo", () => edit("redo")),
     discard,
-    button("Download", download),
+    button("Download", () => download(draft.text)),
     apply,
   );
   const node = el("div", { class: "stack" }, changed, el("section", { class: "card stack", "aria-label": "Editor" }, tools, find.node, view.node, help, el("p", { class: "muted", id: "editor-keys" }, KEYS)), el("section", { class: "card stack" }, el("h2", {}, "Problems"), state, problems));
@@ -116,6 +117,9 @@ function openEditor(frame: Frame, root: Schema) {
       view.setText(fieldText(draft.text));
       view.select(caret, caret);
       read();
+      // "#/edit?line=12&column=7" of a link to an error.
+      const asked = new URLSearchParams(location.hash.split("?")[1]);
+      if (asked.has("line")) goTo(offsetIn(view.text, Math.min(Number(asked.get("line")), view.text.length), Number(asked.get("column") ?? 1)));
     },
     update({ status }: Known) {
       if (status !== null) compareFile(status);
@@ -309,10 +313,4 @@ function offsetIn(text: string, line: number, column: number): number {
   let start = 0;
   for (let i = 1; i < line; i++) start = text.indexOf("\n", start) + 1;
   return start + [...text.slice(start, start + 2 * column)].slice(0, column - 1).join("").length;
-}
-
-function download(): void {
-  const url = URL.createObjectURL(new Blob([draft.text], { type: "application/json" }));
-  el("a", { href: url, download: "gateway.json" }).click();
-  setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }

@@ -71,6 +71,26 @@ export const SECTIONS: Readonly<Record<string, Section>> = {
     load: () => import("./editor_page.ts").then(({ editorPage }) => editorPage),
     writes: true,
   },
+  add: {
+    label: "Add",
+    icon: "M9 3.5v11M3.5 9h11",
+    load: () => import("./add_page.ts").then(({ addPage }) => addPage),
+    writes: true,
+    loadOne: () => import("./add_page.ts").then(({ formPage }) => formPage),
+    names: 1,
+  },
+  apply: {
+    label: "Apply",
+    icon: "M3 9.5 7 13.5 15 4.5",
+    load: () => import("./apply_page.ts").then(({ applyPage }) => applyPage),
+    writes: true,
+  },
+  history: {
+    label: "History",
+    icon: "M3 9a6 6 0 1 0 2-4.5L3 6M3 3v3h3M9 6v3l2.5 1.5",
+    load: () => import("./history_page.ts").then(({ historyPage }) => historyPage),
+    writes: true,
+  },
 };
 
 /** In place of a page that changes something, for users from whom the gateway takes no changes. */

@@ -22,6 +22,28 @@ const CONTEXT = 3;
 /** Empty: the texts are the same. Where they differ too much for a shortest answer, everything from the first to the last difference is replaced. */
 export function textDiff(before: string, after: string): readonly Hunk[] {
   const [old, next] = [before.split("\n"), after.split("\n")];
+  return hunksOf(differences(old, next), old, next);
+}
+
+/** `base` with the changes of both texts; null where both have changed the same lines or lines beside each other. */
+export function merged(base: string, mine: string, theirs: string): string | null {
+  const lines = base.split("\n");
+  const changesOf = (text: string) => {
+    const next = text.split("\n");
+    return differences(lines, next).map(({ x, toX, y, toY }) => ({ x, toX, added: next.slice(y, toY) }));
+  };
+  const changes = [...changesOf(mine), ...changesOf(theirs)].sort((a, b) => a.x - b.x);
+  const result: string[] = [];
+  let at = 0;
+  for (const [i, { x, toX, added }] of changes.entries()) {
+    if (i > 0 && x <= at) return null;
+    result.push(...lines.slice(at, x), ...added);
+    at = toX;
+  }
+  return [...result, ...lines.slice(at)].join("\n");
+}
+
+function differences(old: readonly string[], next: readonly string[]): readonly Block[] {
   let start = 0;
   const least = Math.min(old.length, next.length);
   while (start < least && old[start] === next[start]) start += 1;
@@ -31,7 +53,7 @@ export function textDiff(before: string, after: string): readonly Hunk[] {
   const numbers = new Map<string, number>();
   const numbered = (lines: readonly string[]) => lines.slice(start, lines.length - end).map((line) => numbers.get(line) ?? (numbers.set(line, numbers.size), numbers.size - 1));
   const pairs = samePairs(numbered(old), numbered(next)).map(([x, y]) => [x + start, y + start] as const);
-  return hunksOf(blocksOf([...pairs, [old.length - end, next.length - end]], start), old, next);
+  return blocksOf([...pairs, [old.length - end, next.length - end]], start);
 }
 
 /** The lines that both have, as pairs of places in both; none if it would take too long to find them. */

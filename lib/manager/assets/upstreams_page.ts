@@ -11,9 +11,10 @@ import { hashFor } from "./url_hash.ts";
 import { balancingFacts, type GroupNow } from "./balancing_view.ts";
 import { sharesOf, type Group, type Share } from "./balancing.ts";
 import { addressOf, figuresByName, healthOf, type FiguresByName } from "./inventory.ts";
-import type { Known, OpenPage } from "./page.ts";
+import type { Frame, Known, OpenPage } from "./page.ts";
 import { breakable, breadcrumbs, factList, figureStrip, groupBadge, link, section, setOptional, settingsList, stateBadge } from "./components.ts";
 import { DataTable, figureColumns, fixedPart, textPart, type Column, type Part } from "./tables.ts";
+import { upstreamActions } from "./upstream_actions.ts";
 
 /** One upstream of one service. */
 export interface UpstreamRow {
@@ -41,6 +42,11 @@ export class UpstreamsNow {
 
   state({ service, upstream }: UpstreamRow): UpstreamHealth | null {
     return this.#states.get(service.name)?.get(upstream.id) ?? null;
+  }
+
+  /** Whether no other upstream of its service can be used. */
+  isLast({ service, upstream }: UpstreamRow): boolean {
+    return [...(this.#states.get(service.name)?.values() ?? [])].every(({ id, usable }) => id === upstream.id || !usable);
   }
 
   figures({ service, upstream }: UpstreamRow): TryFigures | null {
@@ -71,9 +77,9 @@ export class UpstreamsNow {
   }
 }
 
-export const upstreamsPage: OpenPage = () => {
+export const upstreamsPage: OpenPage = (frame) => {
   const now = new UpstreamsNow();
-  const table = upstreamTable(now, { searchable: true });
+  const table = upstreamTable(frame, now, { searchable: true });
   const note = el(
     "p",
     { class: "muted" },
@@ -94,7 +100,7 @@ export function upstreamRows(services: readonly ServiceConfig[]): readonly Upstr
 }
 
 /** With a search field and the service names, or without both for one service. */
-export function upstreamTable(now: UpstreamsNow, { searchable }: { readonly searchable: boolean }): DataTable<UpstreamRow> {
+export function upstreamTable(frame: Frame, now: UpstreamsNow, { searchable }: { readonly searchable: boolean }): DataTable<UpstreamRow> {
   const service: Column<UpstreamRow> = {
     key: "service",
     title: "Service",
@@ -147,8 +153,13 @@ export function upstreamTable(now: UpstreamsNow, { searchable }: { readonly sear
         sortBy: (row) => now.state(row)?.in_flight ?? null,
         make: (row) => textPart(() => String(inFlightOf(now, row) ?? "–")),
       },
+      ...(frame.session?.write === true ? [{ key: "actions", title: "Actions", width: 170, drop: 3 as const, sortBy: (row: UpstreamRow) => now.state(row)?.admin_state ?? "", make: (row: UpstreamRow) => actionsOf(frame, row, now)! }] : []),
     ],
   });
+}
+
+function actionsOf(frame: Frame, row: UpstreamRow, now: UpstreamsNow): Part | null {
+  return upstreamActions(frame, { service: row.service.name, id: row.upstream.id, state: () => now.state(row), isLast: () => now.isLast(row) });
 }
 
 /** Health events arrive only when a state has changed: the statistics are newer. */
@@ -190,7 +201,7 @@ function shareText(share: Share | null): string {
   return share === null ? "–" : `${percent(share.share)}${share.how === "planned" ? " planned" : ""}`;
 }
 
-export const upstreamPage: OpenPage = (_frame, [serviceName = "", id = ""]) =>
+export const upstreamPage: OpenPage = (frame, [serviceName = "", id = ""]) =>
   detailPage({
     title: `Upstream ${id}`,
     service: serviceName,
@@ -201,12 +212,13 @@ export const upstreamPage: OpenPage = (_frame, [serviceName = "", id = ""]) =>
       return service === undefined || upstream === undefined ? null : { service, upstream };
     },
     shown: ({ service }) => service,
-    create: upstreamDetail,
+    create: (row) => upstreamDetail(row, frame),
   });
 
-function upstreamDetail(row: UpstreamRow): Detail {
+function upstreamDetail(row: UpstreamRow, frame: Frame): Detail {
   const { service, upstream } = row;
   const now = new UpstreamsNow();
+  const actions = actionsOf(frame, row, now);
   const strip = figureStrip({ ofRequests: false });
   const charts = figureCharts({ service: service.name, upstream: upstream.id });
   const badge = stateBadge();
@@ -227,6 +239,7 @@ function upstreamDetail(row: UpstreamRow): Detail {
     { class: "stack" },
     breadcrumbs(path, upstream.id),
     el("p", { class: "badges" }, badge.node, circuit.node),
+    actions?.node ?? null,
     strip.node,
     el("p", { class: "muted" }, "Times and errors count attempts: until the head of the response, or the failure."),
     charts.node,
@@ -242,6 +255,7 @@ function upstreamDetail(row: UpstreamRow): Detail {
     node,
     update(known) {
       now.update(known);
+      actions?.refresh();
       const current = now.state(row);
       badge.set(upstreamLabel(current));
       setOptional(circuit, circuitLabel(healthOf(known.health, service.name)?.circuit_breaker));

@@ -79,8 +79,10 @@ describe("an edit of a JSON text", () => {
     }
   });
 
-  it("replaces the last of equal names, which is the one that counts", () => {
-    expect(putJson('{"a": 1, "a": 2}', ["a"], 3).text).toBe('{"a": 1, "a": 3}');
+  it("refuses a text with an error, a comment, equal names, and one that is nested too deeply for the gateway", () => {
+    for (const text of ["", "{", '{"a": 1,}', '{"a": 1} x', '// a\n{"a": 1}', '{"a": 1, "a": 2}', `${"[".repeat(101)}${"]".repeat(101)}`]) {
+      expect(() => putJson(text, ["a"], 3), text).toThrow(/The text has an error/);
+    }
   });
 
   it("takes time in proportion to the text", () => {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { textDiff, type Hunk } from "../../../lib/manager/assets/text_diff.ts";
-import { growth, LINEAR } from "../../support/growth.ts";
+import { merged, textDiff, type Hunk } from "../../../lib/manager/assets/text_diff.ts";
+import { LINEAR, processorTime } from "../../support/growth.ts";
 import { random } from "../../support/random.ts";
 
 const shown = (hunk: Hunk) => hunk.map(({ kind, text }) => `${{ same: " ", removed: "-", added: "+" }[kind]}${text}`);
@@ -72,7 +72,29 @@ describe("the difference of two texts", () => {
 
   it("takes time in proportion to the lines, also for texts made to take long", () => {
     const lines = (count: number, of: (i: number) => string) => Array.from({ length: count }, (_, i) => of(i)).join("\n");
-    expect(growth((size) => void textDiff(lines(size, (i) => (i % 3 === 0 ? "a" : "b")), lines(size, (i) => (i % 2 === 0 ? "a" : "b"))), 20_000)).toBeLessThan(LINEAR);
+    const time = (size: number) => {
+      const [before, after] = [lines(size, (i) => (i % 3 === 0 ? "a" : "b")), lines(size, (i) => (i % 2 === 0 ? "a" : "b"))];
+      return processorTime(() => void textDiff(before, after));
+    };
+    expect(time(16_000) / time(2000)).toBeLessThan(LINEAR);
+  });
+});
+
+describe("the changes of two people", () => {
+  const base = numbers(1, 12).join("\n");
+
+  it("come together where they are in different places", () => {
+    const mine = base.replace("\n3\n", "\nthree\nand more\n");
+    const theirs = base.replace("\n9\n", "\n").replace("12", "12\n13");
+    expect(merged(base, mine, theirs)).toBe("1\n2\nthree\nand more\n4\n5\n6\n7\n8\n10\n11\n12\n13");
+    expect(merged(base, theirs, mine)).toBe(merged(base, mine, theirs));
+    expect(merged(base, base, theirs)).toBe(theirs);
+  });
+
+  it("are left to the people where they are in the same lines or in lines beside each other", () => {
+    expect(merged(base, base.replace("\n3\n", "\nthree\n"), base.replace("\n3\n", "\ndrei\n"))).toBeNull();
+    expect(merged(base, base.replace("\n3\n", "\nthree\n"), base.replace("\n4\n", "\nvier\n"))).toBeNull();
+    expect(merged(base, base.replace("\n3\n", "\n3\nmine\n"), base.replace("\n3\n", "\n3\ntheirs\n"))).toBeNull();
   });
 });
 

@@ -1,0 +1,152 @@
+/**
+ * The page that applies the draft: "#/apply". It shows what would change, sends the text with the digest of the file that it is based on, and says
+ * what the gateway made of it. A refused draft is kept.
+ */
+import { ApiError, ask, type Change, type Issue } from "./api.ts";
+import { changeItems, changeReview, issueLinks, textChanges } from "./change_review.ts";
+import { link, loading, unreadable } from "./components.ts";
+import { download } from "./copy.ts";
+import { el, replace, setText, type Child } from "./dom.ts";
+import { draft } from "./draft.ts";
+import type { Frame, Known, OpenPage, Page } from "./page.ts";
+import { merged } from "./text_diff.ts";
+
+/** PUT /gateway/source and POST /gateway/rollback */
+export interface Applied {
+  readonly digest: string;
+  readonly changed: boolean;
+  readonly changes: readonly Change[];
+}
+
+export const applyPage: OpenPage = (frame) => new ApplyPage(frame);
+
+class ApplyPage implements Page {
+  readonly title = "Apply";
+  readonly node = el("div", { class: "stack" }, loading("the file"));
+  readonly #frame: Frame;
+  readonly #result = el("div", { class: "stack", role: "status" });
+  readonly #button = el("button", { type: "button", class: "button button--primary", onclick: () => void this.#apply() }, "Apply");
+  readonly #body = el("div", { class: "stack" });
+  #force: ReturnType<typeof inForce> | null = null;
+  #isBusy = false;
+  #isClosed = false;
+
+  constructor(frame: Frame) {
+    this.#frame = frame;
+    void this.#load();
+  }
+
+  update(known: Known): void {
+    this.#force?.update(known);
+  }
+
+  close(): void {
+    this.#isClosed = true;
+  }
+
+  async #load(): Promise<void> {
+    try {
+      await draft.load();
+      if (!this.#isClosed) this.#show();
+    } catch (error) {
+      if (error instanceof ApiError && error.status === 401) return this.#frame.showError(error);
+      if (!this.#isClosed) replace(this.node, ...unreadable("The file", error, () => void this.#load()));
+    }
+  }
+
+  #show(): void {
+    replace(this.node, this.#result, this.#body);
+    if (!draft.isDirty) {
+      const text = "There is nothing to apply: the draft is the same as the file.";
+      return replace(this.#body, el("div", { class: "card empty" }, el("p", {}, text), el("p", {}, link("#/edit", "Edit the text"), ", ", link("#/add", "add something"), ", or ", link("#/history", "go back to a former configuration"), ".")));
+    }
+    setText(this.#button, "Apply");
+    const tools = el("div", { class: "toolbar" }, this.#button, el("a", { class: "button", href: "#/edit" }, "Edit further"), el("button", { type: "button", class: "button", onclick: () => download(draft.text) }, "Download the draft"));
+    const review = changeReview({
+      frame: this.#frame,
+      before: draft.baseText,
+      after: draft.text,
+      judged: (validation) => setText(this.#button, (validation?.diff?.guards_lost.length ?? 0) > 0 ? "Apply, and lose guards" : "Apply"),
+    });
+    replace(this.#body, el("div", { class: "card stack" }, tools, el("p", { class: "muted" }, `Based on the file with the digest ${draft.baseDigest}. Nothing is changed before you apply.`)), review);
+  }
+
+  async #apply(): Promise<void> {
+    if (this.#isBusy) return;
+    this.#setBusy(true);
+    replace(this.#result);
+    const { text } = draft;
+    try {
+      const applied = await ask<Applied>("PUT", "/gateway/source", { text, ifMatch: draft.baseDigest });
+      draft.setBase({ text, digest: applied.digest });
+      this.#force = inForce(applied);
+      await this.#frame.refresh().catch(() => {});
+      if (this.#isClosed) return;
+      this.#show();
+      replace(this.#result, this.#force.node);
+    } catch (error) {
+      await this.#onRefused(error);
+    } finally {
+      this.#setBusy(false);
+    }
+  }
+
+  async #onRefused(error: unknown): Promise<void> {
+    if (!(error instanceof ApiError) || error.status === 401) return this.#frame.showError(error);
+    if (error.status === 412) return this.#onChangedFile();
+    const issues = Array.isArray(error.problem.issues) ? (error.problem.issues as readonly Issue[]) : [];
+    // Without a reply nobody knows whether the change was made.
+    const isUnknown = error.status === 0 || error.status === 502 || error.status === 504;
+    const again = el("button", { type: "button", class: "button button--small", onclick: () => void this.#onChangedFile() }, "Look at the file");
+    this.#say("bad", isUnknown ? "Nobody knows whether it was applied." : "Not applied. Your draft is kept.", error.message, issues.length > 0 && issueLinks(issues), isUnknown && again);
+  }
+
+  /** Takes the file as it is now for the base; the draft stays as it is. */
+  async #onChangedFile(): Promise<void> {
+    const { baseText: before, text: mine } = draft;
+    try {
+      await draft.rebase();
+    } catch (error) {
+      return this.#frame.showError(error);
+    }
+    if (this.#isClosed) return;
+    this.#show();
+    if (!draft.isDirty) return this.#say("good", "The file is the same as your draft.", "It was applied.");
+    if (draft.baseText === before) return this.#say("warn", "The file is as it was.", "Your draft was not applied.");
+    const both = merged(before, mine, draft.baseText);
+    const join = both === null ? "Your draft and the file differ in the same lines: edit further, and take over what you want to keep." : el("button", { type: "button", class: "button", onclick: () => this.#join(both) }, "Put my changes onto the new file");
+    this.#say("warn", "The file has been changed since you began, by somebody else or by hand. Nothing was applied, and your draft is kept.", "Applying the draft as it stands would undo these changes:", textChanges(before, draft.baseText), join);
+  }
+
+  #join(text: string): void {
+    draft.setText(text);
+    this.#show();
+    this.#say("good", "The draft now has the changes of both.", "Look at what is left, then apply.");
+  }
+
+  #say(tone: "good" | "warn" | "bad", title: string, ...more: readonly Child[]): void {
+    replace(this.#result, el("div", { class: `notice notice--${tone} stack` }, el("p", {}, el("strong", {}, title)), ...more));
+    this.#result.scrollIntoView({ block: "nearest" });
+  }
+
+  #setBusy(to: boolean): void {
+    this.#isBusy = to;
+    this.#button.setAttribute("aria-busy", String(to));
+    this.#button.setAttribute("aria-disabled", String(to));
+  }
+}
+
+/** What the gateway made of a text that it has taken: on how many workers is known a little later. */
+export function inForce({ digest, changed, changes }: Applied): { readonly node: HTMLElement; update(known: Pick<Known, "status">): void } {
+  const where = el("p", {});
+  const title = changed ? "Applied." : "Applied. It does what the one before did.";
+  return {
+    node: el("div", { class: "notice notice--good stack" }, el("p", {}, el("strong", {}, title), " Digest ", el("span", { class: "mono" }, digest), "."), where, changes.length > 0 && changeItems(changes)),
+    update({ status }) {
+      if (status === null) return;
+      const { workers = null } = status;
+      const on = workers === null ? "by the one process" : `on ${workers.serving} of ${workers.configured} workers`;
+      setText(where, status.digest === digest ? `In force ${on}.` : `In force is now ${status.digest}.`);
+    },
+  };
+}

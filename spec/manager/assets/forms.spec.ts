@@ -1,0 +1,63 @@
+import { describe, expect, it } from "vitest";
+import { putJson, readJson } from "../../../lib/manager/assets/edit_json.ts";
+import { FORMS } from "../../../lib/manager/assets/forms.ts";
+import { loadConfig } from "../../support/schema.ts";
+import { builtinPlugins } from "../../../lib/plugins/builtin.ts";
+
+const FILE = `{
+  "services": [
+    {
+      "name": "shop",
+      "base_path": "/shop",
+      "upstreams": [
+        { "id": "v1", "host": "127.0.0.1", "port": 3000 },
+        { "id": "v2", "host": "127.0.0.1", "port": 3001, "group": "canary" }
+      ],
+      "split": [{ "group": "canary", "percent": 5 }],
+      "routes": [
+        { "name": "items", "path": "/items/{id}" }
+      ]
+    }
+  ]
+}
+`;
+
+/** The text after a form has been filled in; `choice`: its label. */
+function filled(name: string, choice: string | null, given: Readonly<Record<string, string>>, text = FILE): string {
+  const form = FORMS[name]!;
+  const fields = form.fields(readJson(text));
+  const values = Object.fromEntries(fields.map((field) => [field.name, given[field.name] ?? ""]));
+  const chosen = fields.flatMap(({ choices = [] }) => choices).find(({ label }) => label === choice)?.path ?? [];
+  const { path, value } = form.put(readJson(text), chosen, { ...values, ...given });
+  return putJson(text, path, value).text;
+}
+
+const KEY = "9b94dc1a51a38769f135edf04033ad7f2f487b6c25929be7a861cfc1ab10cf98";
+const cases: readonly (readonly [string, string | null, Readonly<Record<string, string>>, string, string])[] = [
+  ["route", "shop", { name: "new", path: "/new", methods: "get, POST" }, '"/items/{id}" }', '"/items/{id}" },\n        { "name": "new", "path": "/new", "methods": ["GET", "POST"] }'],
+  ["route", "shop", { name: "new", path: "/new" }, '"/items/{id}" }', '"/items/{id}" },\n        { "name": "new", "path": "/new" }'],
+  ["upstream", "shop", { host: "::1", port: "3002", weight: "0" }, '"group": "canary" }\n      ]', '"group": "canary" },\n        { "host": "::1", "port": 3002, "weight": 0 }\n      ]'],
+  ["share", "shop: canary, now 5 %", { percent: "12.5" }, '"percent": 5', '"percent": 12.5'],
+  ["limit", "shop / items", { limit_min: "60" }, '"/items/{id}" }', '"/items/{id}", "plugins": [{ "name": "rate_limit", "config": { "limit_min": 60 } }] }'],
+];
+
+describe("a form", () => {
+  it.each(cases)("%s writes into the item that was chosen, and nothing else changes", (name, choice, values, before, after) => {
+    expect(filled(name, choice, values)).toBe(FILE.replace(before, after));
+  });
+
+  it.each([...cases, ["limit", "All requests", { limit_second: "9", limit_by: "credential" }, "", ""], ["limit", "shop", { limit_hour: "9" }, "", ""], ["caller", null, { id: "ada", groups: "gold, silver", key_sha256: KEY }, "", ""]] as const)("%s of %s makes a configuration that the gateway reads", (name, choice, values) => {
+    expect(loadConfig({ text: filled(name, choice, values), file: "gw.json" }, { kinds: builtinPlugins, environment: {} })).toMatchObject({ ok: true });
+  });
+
+  it("adds the SHA-256 of a caller's key, and groups only where some are given", () => {
+    expect(readJson(filled("caller", null, { id: "ada", groups: "gold, ", key_sha256: KEY }))).toMatchObject({ callers: [{ id: "ada", groups: ["gold"], keys: [{ key_sha256: KEY }] }] });
+    expect(readJson(filled("caller", null, { id: "bob", key_sha256: KEY }, '{"callers":[{"id":"ada"}]}'))).toEqual({ callers: [{ id: "ada" }, { id: "bob", keys: [{ key_sha256: KEY }] }] });
+  });
+
+  it("survives a file that is no configuration, and offers what there is", () => {
+    for (const file of [null, 1, "x", [], { services: 7 }, { services: [null, 1, {}, { name: 5, routes: {}, split: [null] }] }, JSON.parse('{"__proto__": {"services": [{"name": "x"}]}}')]) {
+      for (const { fields } of Object.values(FORMS)) expect(fields(file).length).toBeGreaterThan(1);
+    }
+  });
+});
