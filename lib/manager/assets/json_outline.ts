@@ -45,8 +45,8 @@ const STRING = /"[^"\\\n]*(?:\\.[^"\\\n]*)*"?/y;
 const SPACE = /[ \n\r\t\uFEFF]*/y;
 const COMMENT = /(?:\/\/|#)[^\n]*|\/\*[^]*?(?:\*\/|$)/y;
 const NUMBER = /^-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?$/;
-/** A control character, or an escape that JSON does not have. */
-const BAD_STRING = /[\u0000-\u001f]|\\(?!["\\/bfnrt]|u[0-9a-fA-F]{4}|$)/;
+/** Up to a control character, or an escape that JSON does not have. */
+const GOOD_STRING = /^[^\\\u0000-\u001f]*(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}|$)[^\\\u0000-\u001f]*)*/;
 
 export function outlineOf(text: string): Outline {
   const reader = new Reader(text);
@@ -93,8 +93,8 @@ class Reader {
     const value = made("string", start, this.#at);
     value.isClosed = token.length > 1 && token.endsWith('"');
     if (!value.isClosed) this.#fault("expected the closing quote of this string", start, this.#at);
-    const bad = BAD_STRING.exec(token)?.index;
-    if (bad !== undefined) this.#fault('expected a printable character or one of \\" \\\\ \\/ \\b \\f \\n \\r \\t \\uXXXX', start + bad, start + bad + 1);
+    const bad = GOOD_STRING.exec(token)![0].length;
+    if (bad < token.length) this.#fault('expected a printable character or one of \\" \\\\ \\/ \\b \\f \\n \\r \\t \\uXXXX', start + bad, start + bad + 1);
     return value;
   }
 

@@ -26,6 +26,8 @@ describe("the outline of a text", () => {
     const text = ' {"a": [1, -2.5e3, "x\\"y"], "b": {"c": null, "d": true}, "e": []}\r\n';
     expect(read(text)).toEqual({ root: { a: ["1", "-2.5e3", '"x\\"y"'], b: { c: "null", d: "true" }, e: [] }, faults: [] });
     expect(read('\uFEFF{"a":1}').faults).toEqual([]);
+    // A pattern.
+    expect(read('["^\\\\d+\\\\.$", "\\\\"]').faults).toEqual([]);
   });
 
   it("names the first error of syntax with its place, and reads on behind it", () => {
