@@ -48,8 +48,10 @@ export type { ExplainedPlugin, Explanation, Question, RunningPlugin } from "./pr
 export type { CountersReport } from "./store/redis.ts";
 export type { DryRun, MovedRequest, MovedRequests } from "./proof/dry_run.ts";
 export type { GuardsLost, RoutePlace } from "./proof/guards_lost.ts";
+export type { PlacedWarning } from "./proof/placed_warnings.ts";
 export type { RouteDiff } from "./proof/route_diff.ts";
 export type { ExplainedCandidate } from "./proof/route_reasons.ts";
+export type { FailedTest } from "./proof/run_tests.ts";
 export type { GatewayStatus, LastReload, LastTests, PluginFaults, Refusal, ReloadCause, Reloaded, ShownIssue, TestReport, TestResult } from "./gateway/status.ts";
 export type { ConfigWarning, ShownCertificate, Warning, WarningCode } from "./gateway/status.ts";
 export { ConfigError } from "./gateway/config_error.ts";

@@ -17,6 +17,7 @@ import type * as figureRequests from "./figures_request.ts";
 import type * as logins from "./login.ts";
 import type * as nowRequests from "./now.ts";
 import type * as reloading from "./reload_request.ts";
+import type * as schemas from "./schema_request.ts";
 import { Sessions } from "./session.ts";
 import type * as tails from "./tail_request.ts";
 import { askedOf, hasMetricsToken, json, METRICS_TYPE, NO_STORE, queryOf, readiness, retryAfter } from "./replies.ts";
@@ -34,6 +35,7 @@ export interface OnRequest {
   readonly callers: () => Promise<typeof callers>;
   readonly explain: () => Promise<typeof explaining>;
   readonly reload: () => Promise<typeof reloading>;
+  readonly schema: () => Promise<typeof schemas>;
   readonly events: () => Promise<typeof streams>;
   readonly tail: () => Promise<typeof tails>;
 }
@@ -82,6 +84,7 @@ export class Endpoints {
       "/gateway/figures": { method: "GET", answer: async (inbound) => (await loaded(onRequest.figures)).figuresRequest(inbound, options) },
       "/gateway/plugins": { method: "GET", answer: async (inbound) => (await loaded(onRequest.explain)).pluginsRequest(inbound, options) },
       "/gateway/callers": { method: "GET", answer: async (inbound) => (await loaded(onRequest.callers)).callersRequest(inbound, options) },
+      "/gateway/schema": { method: "GET", answer: async (inbound) => (await loaded(onRequest.schema)).schemaRequest(inbound, options) },
       "/gateway/tests": { method: "GET", answer: () => json(200, testsView(gateway.lastTests)) },
       "/gateway/events": { method: "GET", answer: (inbound) => this.#stream(inbound, "events") },
       "/gateway/tail": { method: "GET", answer: (inbound) => this.#stream(inbound, "tail") },

@@ -1,6 +1,7 @@
 /**
- * Answers `POST /gateway/reload`, which asks for a reload, or for the dry run of the file or of the text in the body.
+ * Answers `POST /gateway/reload`, which asks for a reload, or for the dry run of the file or of the text in the body, and `POST /gateway/validate`.
  */
+import { createHash } from "node:crypto";
 import { Fault } from "../base/errors.ts";
 import type { DryRun } from "../proof/dry_run.ts";
 import { problem, type Reply } from "../http/reply.ts";
@@ -26,12 +27,7 @@ export async function reloadRequest(inbound: Inbound, { gateway, reload, log }: 
   const fields = { address: clientAddress, request_id: call.id };
   if (request.isDryRun) {
     log.info("dry run of a reload requested by an administrator", fields);
-    try {
-      return json(200, dryRunView(await gateway.dryRun(request.text)));
-    } catch (error) {
-      if (!(error instanceof Fault)) throw error;
-      return problem(call, error.code, { detail: error.message, headers: retryAfter(DRY_RUN_RETRY_MS) });
-    }
+    return dryRunReply(inbound, gateway, request.text);
   }
   log.info("reload requested by an administrator", fields);
   const reloaded = await reload();
@@ -41,11 +37,30 @@ export async function reloadRequest(inbound: Inbound, { gateway, reload, log }: 
   return problem(call, "configuration_refused", { detail, members: { digest, file: reloaded.file, issues: reloaded.issues } });
 }
 
+/** Answers `POST /gateway/validate`: the dry run of the text in the body, with the digest of the text. */
+export async function validateRequest(inbound: Inbound, { gateway, log }: Pick<InterfaceOptions, "gateway" | "log">): Promise<Reply> {
+  const { call, clientAddress } = inbound;
+  const text = await readJsonBody(inbound, MAX_POSTED_BYTES, "the configuration");
+  if ("code" in text) return problem(call, text.code, { detail: text.detail });
+  log.debug("check of a text requested by an administrator", { address: clientAddress, request_id: call.id });
+  return dryRunReply(inbound, gateway, text, { digest: createHash("sha256").update(text).digest("hex").slice(0, 12) });
+}
+
+/** `more`: further members. */
+async function dryRunReply({ call }: Inbound, gateway: InterfaceOptions["gateway"], text: Buffer | null, more: object = {}): Promise<Reply> {
+  try {
+    return json(200, { ...more, ...dryRunView(await gateway.dryRun(text)) });
+  } catch (error) {
+    if (!(error instanceof Fault)) throw error;
+    return problem(call, error.code, { detail: error.message, headers: retryAfter(DRY_RUN_RETRY_MS) });
+  }
+}
+
 /** Of a dry run that finds too many waiting. */
 const DRY_RUN_RETRY_MS = 5000;
 
 export function dryRunView(dryRun: DryRun) {
-  return view({ ...dryRun, warnings: dryRun.warnings.map(warningView) });
+  return view({ ...dryRun, warnings: dryRun.warnings.map((warning) => ({ ...warningView(warning), line: warning.line, column: warning.column })) });
 }
 
 async function readReloadRequest(inbound: Inbound): Promise<ReloadRequest | Unreadable> {

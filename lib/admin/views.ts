@@ -31,7 +31,7 @@ export interface InterfaceOptions extends Omit<NonNullable<Settings["admin"]>, "
   readonly reload: () => Promise<LastReload>;
 }
 
-type Shown = "shownConfig" | "maskedConfig" | "ready" | "status" | "health" | "lastTests" | "recentStats" | "explain" | "routePlugins" | "dryRun";
+type Shown = "shownConfig" | "maskedConfig" | "ready" | "status" | "health" | "lastTests" | "recentStats" | "explain" | "routePlugins" | "pluginKinds" | "dryRun";
 export type ShownGateway = Pick<Gateway, Shown>;
 
 /** Whether secrets that are written in the configuration itself are shown. */

@@ -3,9 +3,7 @@
  */
 import { resolve } from "node:path";
 import { messageOf } from "../base/errors.ts";
-import { positionAt } from "../config/json.ts";
-import { parseJson } from "../config/json_text.ts";
-import { readConfigFile, type ConfigIssue } from "../config/source.ts";
+import type { ConfigIssue } from "../config/source.ts";
 import { readValues } from "../config/settings_errors.ts";
 import { SETTINGS } from "../config/settings_table.ts";
 import type { KeptSeen, Seen } from "../gateway/validity.ts";
@@ -14,13 +12,13 @@ import { shownIssue } from "../gateway/refusal.ts";
 import { loadPluginModules } from "../parts/plugin_modules.ts";
 import { Candidate } from "../proof/candidate.ts";
 import { configWarnings } from "../proof/config_warnings.ts";
-import type { ConfigWarning } from "../gateway/status.ts";
+import { placedWarnings } from "../proof/placed_warnings.ts";
 import type { Arguments, RunCommand } from "./arguments.ts";
 import { counted } from "./counted.ts";
 import { Failure, refuseLacking } from "./failure.ts";
 import { ON_DEMAND } from "./on_demand.ts";
 import { printable } from "./terminal.ts";
-import { warningLines, type ShownWarning } from "./warning_text.ts";
+import { warningLines } from "./warning_text.ts";
 
 /** Checks a configuration as `run` would, and reports its warnings. 2: it has errors, a test fails, or with --strict there is a warning. */
 export const validate: RunCommand = async (given) => {
@@ -55,17 +53,10 @@ async function validated(file: string, keyFile: string | undefined, seen: Seen, 
   try {
     const error = runsTests ? await configuration.prove("strict").then(() => null, (failed: ConfigError) => failed) : null;
     const { counts, digest } = configuration.snapshot;
-    return { counts, digest, signer: configuration.signer, tests: configuration.lastTests?.report ?? null, warnings: placed(configWarnings(configuration.snapshot), file), error };
+    return { counts, digest, signer: configuration.signer, tests: configuration.lastTests?.report ?? null, warnings: placedWarnings(configWarnings(configuration.snapshot), configuration.inForce.source), error };
   } finally {
     await candidate.close();
   }
-}
-
-/** With the positions of what they are about. */
-function placed(warnings: readonly ConfigWarning[], file: string): ShownWarning[] {
-  const read = warnings.length === 0 ? null : readConfigFile(file);
-  const node = read?.ok ? parseJson(read.text).node : null;
-  return warnings.map((warning) => ({ ...warning, position: node === null ? null : positionAt(node, warning.at) }));
 }
 
 /** "12 services, 84 routes; 31 tests passed; 2 warnings" */

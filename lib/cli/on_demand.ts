@@ -32,6 +32,7 @@ export const OF_ADMIN: OnRequest = {
   callers: () => import("../admin/callers_request.ts"),
   explain: () => import("../admin/explain_request.ts"),
   reload: () => import("../admin/reload_request.ts"),
+  schema: () => import("../admin/schema_request.ts"),
   events: () => import("../admin/events.ts"),
   tail: () => import("../admin/tail_request.ts"),
 };

@@ -53,7 +53,7 @@ function printDryRun({ status, json, ...rest }: AdminAnswer, file: string | null
   const facts = [...ran, ...(warnings.length === 0 ? [] : [counted(warnings.length, "warning")])];
   const lines = [
     ...issueLines(issues, typeof ofIssues === "string" ? (file ?? ofIssues) : null),
-    ...warningLines(warnings, file),
+    ...warningLines(warnings.map((warning) => ({ ...warning, line: null })), file),
     ...(untested === null ? [] : [untested]),
     ...(diff === null ? [] : diffLines(diff)),
     ...(requests === null ? [] : requestLines(requests)),

@@ -2,9 +2,10 @@
  * `edge-gateway schema`: prints the JSON Schema of the configuration. It runs the code of plugin modules.
  */
 import { suggest } from "../base/suggest.ts";
+import { schemaDocument } from "../config/json_schema_document.ts";
 import { parseWithPositions } from "../config/json_text.ts";
-import { configSchema, type PluginKind } from "../config/model.ts";
 import { kindsWithModules } from "../config/plugin_modules.ts";
+import type { PluginKind } from "../config/model.ts";
 import * as references from "../config/references.ts";
 import type { JsonSchema } from "../config/schema.ts";
 import { readConfigFile } from "../config/source.ts";
@@ -24,11 +25,8 @@ export const schema: RunCommand = async (given) => {
   return 0;
 };
 
-/** For editors: the whole configuration as one JSON Schema document. */
 export function configJsonSchema(kinds: readonly PluginKind[]): JsonSchema {
-  const definitions: Record<string, JsonSchema> = {};
-  const root = configSchema(kinds, ALL_FIELDS).jsonSchema(definitions);
-  return { $schema: "https://json-schema.org/draft/2020-12/schema", title: "edge-gateway configuration", ...root, $defs: definitions };
+  return schemaDocument(kinds, ALL_FIELDS);
 }
 
 /** The built-in kinds, and those from the modules of a configuration file. */

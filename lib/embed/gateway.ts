@@ -12,6 +12,7 @@ import type { Following, GatewayParts } from "../gateway/joined.ts";
 import type { CompleteOptions, GatewayHealth } from "../gateway/options.ts";
 import type { GatewayStatus, LastTests, Reloaded, ReloadCause, TestReport } from "../gateway/status.ts";
 import type { GatewayStats, StatsExtent } from "../observe/stats.ts";
+import type { AnyPlugin } from "../plugins/plugin.ts";
 import type { DryRun } from "../proof/dry_run.ts";
 import type { DryRuns } from "../proof/dry_runs.ts";
 import type { Explanation, Question, RunningPlugin } from "../proof/explain.ts";
@@ -130,6 +131,11 @@ export class Gateway extends GatewayCore {
   async routePlugins(service: string, route: string): Promise<readonly RunningPlugin[] | null> {
     const { routePlugins } = await this.#joined.runtime.parts.onDemand.explain();
     return routePlugins({ service, route }, this.maskedConfig, this.#joined.configuration.snapshot.kinds);
+  }
+
+  /** The built-in kinds, those of the modules in force, and those of the host. */
+  get pluginKinds(): readonly AnyPlugin[] {
+    return this.#joined.configuration.snapshot.kinds;
   }
 
   /** All metrics at this moment in Prometheus' text format 0.0.4. With thousands of busy routes it takes a while. */

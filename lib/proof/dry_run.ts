@@ -18,21 +18,22 @@ import type { DisplayedConfig } from "../gateway/displayed_config.ts";
 import type { RecentRequest } from "../gateway/recent_requests.ts";
 import { whyRefused, shownIssue, unplacedIssue } from "../gateway/refusal.ts";
 import { redirectOf, type Loaded } from "../gateway/snapshot.ts";
-import type { Refusal, ShownIssue, TestReport, Warning } from "../gateway/status.ts";
+import type { Refusal, ShownIssue, TestReport } from "../gateway/status.ts";
 import { candidatesOf } from "../route/candidates.ts";
 import { Candidate, compileApart } from "./candidate.ts";
 import { configWarningsInSlices } from "./config_warnings.ts";
 import type { Compared, RoutePlace } from "./guards_lost.ts";
 import { routeDiff, type RouteDiff } from "./route_diff.ts";
-import { failuresOf, runTests, type Place } from "./run_tests.ts";
+import { placedWarnings, type PlacedWarning } from "./placed_warnings.ts";
+import { failedTests, failuresOf, runTests, type FailedTest, type Place } from "./run_tests.ts";
 import { matchingTable } from "./scratch.ts";
 
 /** `issues` are empty when it would be accepted; `file` is `POSTED` for a text. */
 export interface DryRun extends Refusal {
   readonly outcome: "accepted" | "refused";
-  readonly warnings: readonly Warning[];
-  /** Null: there are none. */
-  readonly tests: { readonly passed: number; readonly failed: number; readonly notRun: number } | null;
+  readonly warnings: readonly PlacedWarning[];
+  /** Null: there are none. `failures`: the first 100. */
+  readonly tests: { readonly passed: number; readonly failed: number; readonly notRun: number; readonly failures: readonly FailedTest[] } | null;
   /** Why tests were not run; null: all were, or there are none. */
   readonly untested: string | null;
   /** From the configuration in force to this one. Null: it has errors. */
@@ -106,7 +107,7 @@ export async function dryRun(input: DryRunInput, { plugins = [], modules }: Pick
     await compileApart({ ...loaded, kinds: loaded.kinds.map((kind) => lenient(kind, placeholders.unsure)) }, modules);
     const report = await runTests(loaded, { redirect: redirectOf(loaded.config.global, modules), isOpen: (test, place, passed) => isOpen(loaded, placeholders, test, place, passed) });
     const failed = report.failed === 0 ? [] : failuresOf(loaded.tests, report).map(shownIssue);
-    const result = await compared({ file: POSTED, issues: [...lacks, ...failed] }, report, recent(loaded));
+    const result = await compared({ file: POSTED, issues: [...lacks, ...failed] }, { loaded, source, report }, recent(loaded));
     return concealedBy(concealerOf(loaded), result);
   } catch (error) {
     return concealedBy(concealing(new Map([...inForce.formed].map(([reference, value]) => [value, reference]))), refused(refusalOfText(error, lacks)));
@@ -129,7 +130,7 @@ async function ofOwnSource(options: ConfigurationOptions, recent: (loaded: Loade
   try {
     const refusal = await configuration.prove("strict").then(() => ({ file: null, issues: [] }), whyRefused);
     const report = configuration.lastTests?.report ?? { passed: 0, failed: 0, tests: [] };
-    return await compared(refusal, report, recent(configuration.snapshot));
+    return await compared(refusal, { loaded: configuration.snapshot, source: configuration.inForce.source, report }, recent(configuration.snapshot));
   } finally {
     await candidate.close();
   }
@@ -141,13 +142,21 @@ interface Comparison {
   readonly recent: readonly RecentRequest[];
 }
 
-async function compared(refusal: Refusal, { passed, failed, notRun = 0 }: TestReport, { from, to, recent }: Comparison): Promise<DryRun> {
+/** A configuration without errors, and the results of its tests. */
+interface Tried {
+  readonly loaded: Loaded;
+  readonly source: ConfigSource;
+  readonly report: TestReport;
+}
+
+async function compared(refusal: Refusal, { loaded, source, report }: Tried, { from, to, recent }: Comparison): Promise<DryRun> {
   const slice = paced();
+  const { passed, failed, notRun = 0 } = report;
   return {
     outcome: refusal.issues.length === 0 ? "accepted" : "refused",
     ...refusal,
-    warnings: await configWarningsInSlices(to),
-    tests: passed + failed + notRun === 0 ? null : { passed, failed, notRun },
+    warnings: placedWarnings(await configWarningsInSlices(to), source),
+    tests: passed + failed + notRun === 0 ? null : { passed, failed, notRun, failures: failedTests(loaded.tests, report) },
     untested: notRun === 0 ? null : UNTESTED,
     diff: await routeDiff(from, to, slice),
     requests: await movedRequests(recent, [from, to], slice),

@@ -19,7 +19,8 @@ import { collected } from "./made_request.ts";
 import type { HttpsRedirect } from "../gateway/https_redirect.ts";
 import { receivingBy, type Loaded, type RouteTarget } from "../gateway/snapshot.ts";
 import { viaNameOf } from "../gateway/upstreams.ts";
-import type { TestReport, TestResult } from "../gateway/status.ts";
+import { shownIssue } from "../gateway/refusal.ts";
+import type { ShownIssue, TestReport, TestResult } from "../gateway/status.ts";
 import { compare, displayed, type Compared, type Outcome } from "./comparison.ts";
 import { matchingTable, Scratch } from "./scratch.ts";
 import { requestOf, serversOf, upstreamOf, type Forwarded } from "./stand_ins.ts";
@@ -94,18 +95,31 @@ const STOPPED = "not run: the run was stopped";
 /** Of the tests that have failed, in an error: each error of a configuration is logged and stays in the status. */
 const MAX_REPORTED = 100;
 
+/** A test that has failed, and where it is. */
+export interface FailedTest extends Omit<ShownIssue, "message">, Pick<TestResult, "name" | "differences" | "differing"> {}
+
+/** The first 100. */
+export function failedTests(tests: readonly ConfigTest[], report: TestReport): readonly FailedTest[] {
+  return failedOf(tests, report).map(({ test: { at, position, file }, result: { name, differences, differing } }) => {
+    const { message: _, ...place } = shownIssue({ at, position, message: "", ...(file !== undefined && { file }) });
+    return { name, ...place, differences, differing };
+  });
+}
+
 /** For a `ConfigError`: an issue for each of the first 100 tests that have failed, and one for the rest. */
 export function failuresOf(tests: readonly ConfigTest[], report: TestReport): readonly ConfigIssue[] {
-  const failed = new Map(report.tests.filter(({ passed }) => !passed).map((result) => [result.name, result]));
-  const more = failed.size - MAX_REPORTED;
+  const more = report.failed - MAX_REPORTED;
   const rest = more > 0 ? [{ at: ["tests"], message: `${more} more ${more === 1 ? "test" : "tests"} failed: edge-gateway test lists all`, position: null }] : [];
-  const reported = tests.filter(({ name }) => failed.has(name)).slice(0, MAX_REPORTED);
-  const issues = reported.map(({ name, at, position, file }) => {
-    const { late, differences } = failed.get(name)!;
+  const issues = failedOf(tests, report).map(({ test: { name, at, position, file }, result: { late, differences } }) => {
     const message = `${JSON.stringify(name)} ${late ? "ran out of time" : "failed"}: ${differences.join("; ")}`;
     return { at, message, position, ...(file !== undefined && { file }) };
   });
   return [...issues, ...rest];
+}
+
+function failedOf(tests: readonly ConfigTest[], report: TestReport) {
+  const failed = new Map(report.tests.filter(({ passed }) => !passed).map((result) => [result.name, result]));
+  return tests.flatMap((test) => (failed.has(test.name) ? [{ test, result: failed.get(test.name)! }] : [])).slice(0, MAX_REPORTED);
 }
 
 /** Shared by all tests of a run. */

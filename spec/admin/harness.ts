@@ -162,7 +162,7 @@ export const DRY_RUN: DryRun = {
   file: null,
   issues: [],
   warnings: [],
-  tests: { passed: 2, failed: 0, notRun: 1 },
+  tests: { passed: 2, failed: 0, notRun: 1, failures: [] },
   untested: null,
   diff: {
     guardsLost: [{ service: "s", route: "r", guards: ["jwt"], altered: [], before: { service: "s", route: "r" }, example: "GET http://any-host/" }],
@@ -207,6 +207,7 @@ export function optionsFrom(source: AdminSource) {
       return source.tests();
     },
     recentStats: (extent) => source.stats(extent),
+    pluginKinds: [],
     ...{ explain, routePlugins, dryRun },
   };
   return { gateway, refresh, metrics, reload };

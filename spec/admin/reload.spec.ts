@@ -112,7 +112,7 @@ describe("POST /gateway/reload?dry_run=true", () => {
       file: null,
       issues: [],
       warnings: [],
-      tests: { passed: 2, failed: 0, not_run: 1 },
+      tests: { passed: 2, failed: 0, not_run: 1, failures: [] },
       untested: null,
       diff: {
         guards_lost: [{ service: "s", route: "r", guards: ["jwt"], altered: [], before: { service: "s", route: "r" }, example: "GET http://any-host/" }],

@@ -122,11 +122,11 @@ describe("warningLines", () => {
 
   it("has place, code, path and message on a line, then the example and the remedy", () => {
     const lines = ["gw.json:12:5  guard_bypassed  services.shop.routes.items  It can be passed by.", "    example: GET http://h/x", "    remedy: Guard both."];
-    expect(warningLines([{ ...warning, position: { line: 12, column: 5 } }], "gw.json")).toEqual(lines);
+    expect(warningLines([{ ...warning, line: 12, column: 5 }], "gw.json")).toEqual(lines);
   });
 
   it("leaves out what is not known", () => {
-    expect(warningLines([{ ...warning, path: null, example: null, position: null }], "gw.json")).toEqual(["gw.json  guard_bypassed  It can be passed by.", "    remedy: Guard both."]);
+    expect(warningLines([{ ...warning, path: null, example: null, line: null, column: null }], "gw.json")).toEqual(["gw.json  guard_bypassed  It can be passed by.", "    remedy: Guard both."]);
     expect(warningLines([{ ...warning, example: null }], null)[0]).toBe("guard_bypassed  services.shop.routes.items  It can be passed by.");
   });
 });

@@ -40,7 +40,7 @@ describe("a dry run", () => {
       file: "(posted)",
       issues: [],
       warnings: [],
-      tests: { passed: 1, failed: 0, notRun: 0 },
+      tests: { passed: 1, failed: 0, notRun: 0, failures: [] },
       untested: null,
       diff: {
         guardsLost: [{ service: "s", route: "all", guards: ["key_auth"], altered: [], before: { service: "s", route: "items" }, example: "GET http://any-host/a/items/any-id" }],
@@ -68,6 +68,24 @@ describe("a dry run", () => {
     const { warnings } = await gateway.dryRun(textOf(withRoutes(ITEMS, { name: "news", path: "/items/news", methods: ["GET"] })));
     expect(warnings.map(({ code, path }) => [code, path])).toEqual([["guard_bypassed", "services.s.routes.items"]]);
     expect((await gateway.dryRun(textOf(withRoutes(ITEMS)))).warnings).toEqual([]);
+  });
+
+  it("has the places of warnings in the text, and in the gateway's own file", async () => {
+    const { gateway, file } = await fromFile(base);
+    const text = JSON.stringify(withRoutes(ITEMS, { name: "news", path: "/items/news", methods: ["GET"] }), null, 1);
+    const line = text.slice(0, text.indexOf('"/items/{id}"')).split("\n").length;
+    const places = async (given: Buffer | null) => (await gateway.dryRun(given)).warnings.map((each) => [each.code, each.line, each.column]);
+    expect(await places(textOf(text))).toEqual([["guard_bypassed", line, 14]]);
+    writeFileSync(file, text);
+    expect(await places(null)).toEqual([["guard_bypassed", line, 14]]);
+  });
+
+  it("lists the tests that have failed, with their places and differences, the first hundred", async () => {
+    const { gateway } = await fromFile(base);
+    const tests = Array.from({ length: 120 }, (_, i) => ({ ...test(i === 0 ? 401 : 404), name: `t${i}` }));
+    const { tests: found, issues } = await gateway.dryRun(textOf({ ...base, tests }));
+    expect([found!.passed, found!.failed, found!.failures.length, issues.length]).toEqual([1, 119, 100, 101]);
+    expect(found!.failures[0]).toEqual({ name: "t1", path: "tests[1]", line: 1, column: issues[0]!.column, differences: ["status: expected 404, found 401", "the error code is key_missing"], differing: ["status"] });
   });
 
   it("gives ten examples at most, and counts all", async () => {

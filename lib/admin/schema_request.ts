@@ -1,0 +1,43 @@
+/**
+ * Answers `GET /gateway/schema`: the JSON Schema of a configuration, with the plugin kinds and parts that this program has and the kinds of the
+ * modules in force. Reading it loads what a configuration could name.
+ */
+import { createHash } from "node:crypto";
+import { isInBuild } from "../base/version.ts";
+import { schemaDocument } from "../config/json_schema_document.ts";
+import { fieldsOfParts, loaded } from "../gateway/parts.ts";
+import { compressed } from "../http/content_coding.ts";
+import { headerValues } from "../http/headers.ts";
+import type { Reply } from "../http/reply.ts";
+import { KINDS, PARTS } from "../parts/table.ts";
+import type { AnyPlugin } from "../plugins/plugin.ts";
+import type { Inbound } from "../server/inbound.ts";
+import type { InterfaceOptions } from "./views.ts";
+
+/** By the kinds of the configuration in force. */
+const documents = new WeakMap<readonly AnyPlugin[], SchemaDocument>();
+
+interface SchemaDocument {
+  readonly body: Buffer;
+  readonly tag: string;
+}
+
+export async function schemaRequest({ headers }: Inbound, { gateway: { pluginKinds } }: Pick<InterfaceOptions, "gateway">): Promise<Reply> {
+  const document = documents.get(pluginKinds) ?? (await documentOf(pluginKinds));
+  documents.set(pluginKinds, document);
+  const { body, tag } = document;
+  const known = headerValues(headers, "if-none-match").flatMap((value) => value.split(","));
+  if (known.some((each) => ["*", tag].includes(each.trim()))) return { status: 304, headers: ["ETag", tag], body: null };
+  return compressed({ status: 200, headers: ["Content-Type", "application/json", "Content-Length", String(body.length), "ETag", tag], body }, headers);
+}
+
+/** As `edge-gateway schema` prints it. */
+async function documentOf(inForce: readonly AnyPlugin[]): Promise<SchemaDocument> {
+  const isHere = ([name]: readonly [string, unknown]) => isInBuild(name);
+  const kinds = await Promise.all(Object.entries(KINDS).filter(isHere).map(([, load]) => loaded<AnyPlugin>(load)));
+  const parts = Object.entries(PARTS).flatMap(([name, part]) => ("named" in part && isInBuild(name) ? [part] : []));
+  const fields = fieldsOfParts(await Promise.all(parts.map(({ load }) => loaded<object>(load))));
+  const others = inForce.filter(({ name }) => !(name in KINDS));
+  const body = Buffer.from(`${JSON.stringify(schemaDocument([...kinds, ...others], fields), null, 2)}\n`);
+  return { body, tag: `W/"${createHash("sha256").update(body).digest("hex").slice(0, 12)}"` };
+}
