@@ -16,6 +16,7 @@ import type * as explaining from "./explain_request.ts";
 import type * as figureRequests from "./figures_request.ts";
 import type * as logins from "./login.ts";
 import type * as nowRequests from "./now.ts";
+import type * as processes from "./process_request.ts";
 import type * as reloading from "./reload_request.ts";
 import type * as schemas from "./schema_request.ts";
 import { Sessions } from "./session.ts";
@@ -32,6 +33,7 @@ export interface OnRequest {
   readonly login: () => Promise<typeof logins>;
   readonly now: () => Promise<typeof nowRequests>;
   readonly figures: () => Promise<typeof figureRequests>;
+  readonly process: () => Promise<typeof processes>;
   readonly callers: () => Promise<typeof callers>;
   readonly explain: () => Promise<typeof explaining>;
   readonly reload: () => Promise<typeof reloading>;
@@ -82,6 +84,8 @@ export class Endpoints {
       "/gateway/stats": { method: "GET", answer: figures(() => view(gateway.recentStats("all"))) },
       "/gateway/now": { method: "GET", answer: async (inbound) => (await loaded(onRequest.now)).nowRequest(inbound, options) },
       "/gateway/figures": { method: "GET", answer: async (inbound) => (await loaded(onRequest.figures)).figuresRequest(inbound, options) },
+      "/gateway/process": { method: "GET", answer: async (inbound) => (await loaded(onRequest.process)).processRequest(inbound, options) },
+      "/gateway/plugin-figures": { method: "GET", answer: async (inbound) => (await loaded(onRequest.process)).pluginFiguresRequest(inbound, options) },
       "/gateway/plugins": { method: "GET", answer: async (inbound) => (await loaded(onRequest.explain)).pluginsRequest(inbound, options) },
       "/gateway/callers": { method: "GET", answer: async (inbound) => (await loaded(onRequest.callers)).callersRequest(inbound, options) },
       "/gateway/schema": { method: "GET", answer: async (inbound) => (await loaded(onRequest.schema)).schemaRequest(inbound, options) },

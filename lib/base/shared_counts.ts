@@ -23,6 +23,11 @@ export class SharedCount {
     return sum;
   }
 
+  /** Of the worker at this place. */
+  of(place: number): number {
+    return Atomics.load(this.#parts, 1 + place);
+  }
+
   /** Counts `amount` more; false if that would be more than `most`, at most 2^30, 0 being no limit. */
   take(most: number, amount = 1): boolean {
     for (;;) {

@@ -29,6 +29,7 @@ export const OF_ADMIN: OnRequest = {
   login: () => import("../admin/login.ts"),
   now: () => import("../admin/now.ts"),
   figures: () => import("../admin/figures_request.ts"),
+  process: () => import("../admin/process_request.ts"),
   callers: () => import("../admin/callers_request.ts"),
   explain: () => import("../admin/explain_request.ts"),
   reload: () => import("../admin/reload_request.ts"),

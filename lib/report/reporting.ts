@@ -44,11 +44,11 @@ export class Reporting {
   }
 
   metrics(): string {
-    return this.#text.exposition(this.#families());
+    return this.#text.exposition(this.families());
   }
 
   metricsStream(): Readable {
-    return this.#text.expositionStream(this.#families());
+    return this.#text.expositionStream(this.families());
   }
 
   close(): void {
@@ -61,7 +61,7 @@ export class Reporting {
     return this.#source.runtime.parts.part("exposition");
   }
 
-  #families(): readonly Family[] {
+  families(): readonly Family[] {
     this.#process ??= this.#text.createProcessFigures(this.#source.clock);
     if (this.#isClosed) this.#process.close();
     return [...this.#text.families(this.#source), ...this.#process.families(this.#source.reports?.threads ?? [])];

@@ -134,4 +134,9 @@ export class WorkerReports {
   get threads(): readonly ThreadFigures[] {
     return Array.from(this.#present.values(), ({ thread }) => thread).filter((thread) => thread !== null);
   }
+
+  /** The same by their places. */
+  get threadsByPlace(): readonly (readonly [place: number, figures: ThreadFigures])[] {
+    return Array.from(this.#present).flatMap(([place, { thread }]) => (thread === null ? [] : [[place, thread] as const]));
+  }
 }

@@ -20,6 +20,11 @@ export class SharedConnections implements ConnectionCounts {
     return this.#all.total;
   }
 
+  /** Of the worker at this place. */
+  of(place: number): number {
+    return this.#all.of(place);
+  }
+
   take(remote: string, most: number, mostOfClient: number): ReturnType<ConnectionCounts["take"]> {
     if (!this.#all.take(most)) return "max_connections";
     const at = this.#byAddress.take(...keyOf(remote), mostOfClient);

@@ -151,6 +151,12 @@ export class Breaker {
     return { state: STATES[this.#term & OF_STATE]!, since: this.#cells[SINCE]! || null };
   }
 
+  /** Within the window, while it is closed. */
+  get counts(): { readonly requests: number; readonly failures: number } {
+    const now = this.#clock.now();
+    return { requests: this.#requests.total(now), failures: this.#failures.total(now) };
+  }
+
   get #term(): number {
     return Atomics.load(this.#words, TERM);
   }

@@ -1,8 +1,10 @@
 /** What the management UI shows as it happens: charts of services, routes and upstreams, the tail of the access log, threads and plugins. */
+import { connect } from "node:net";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { ConfigInput } from "../../lib/config/model.ts";
 import { launch, type Browser } from "./browser.ts";
-import { allFaultsOf, openOverview, replaced, until, upstream } from "./manager_pages.ts";
+import { allFaultsOf, heading, openOverview, replaced, until, upstream } from "./manager_pages.ts";
+import { nodeOf } from "./nodes.ts";
 
 let browser: Browser;
 beforeAll(async () => {
@@ -43,4 +45,75 @@ describe("the history of figures", () => {
     }
     expect(errors).toEqual([]);
   }, 90_000);
+});
+
+/** Sent as bytes: fetch would encode the path. */
+function raw(url: string, path: string, agent: string): Promise<void> {
+  const { hostname, port } = new URL(url);
+  return new Promise((resolve, reject) => {
+    const socket = connect(Number(port), hostname, () => socket.write(`GET ${path} HTTP/1.1\r\nHost: x\r\nUser-Agent: ${agent}\r\nConnection: close\r\n\r\n`));
+    socket.on("error", reject).on("close", () => resolve()).resume();
+  });
+}
+
+describe("the tail", () => {
+  it("shows requests as they end, by filters that are in the address, pauses, and links to their routes; what clients send stays text", async () => {
+    const { page, url, managerUrl, errors } = await openOverview(browser, shop((await upstream()).port, "more"), { environment: { WORKERS: "2" }, node: nodeOf(24) });
+    await page.goto(`${managerUrl}#/tail`);
+    await page.getByText("Waiting for requests…").waitFor();
+    // The stream may open later than the page is there.
+    const rows = () => page.evaluate<number>('document.querySelectorAll("main tbody tr").length');
+    await expect.poll(async () => {
+      await raw(url, "/shop/open?key=hush", "spec");
+      return rows();
+    }, { timeout: 20_000 }).toBeGreaterThan(0);
+    await raw(url, "/shop/more/<img/src=x/onerror=window.broken=1>", "<img src=x onerror=window.broken=1>");
+    await page.getByText("/shop/more/<img/src=x/onerror=window.broken=1>").first().waitFor();
+    expect(await page.evaluate("[window.broken === undefined, document.querySelectorAll('main img').length, document.body.innerText.includes('hush')]")).toEqual([true, 0, false]);
+    expect(await allFaultsOf(page)).toEqual([]);
+    await page.getByLabel("Path has").fill("/shop/open");
+    await until(page, 'location.hash === "#/tail?path=%2Fshop%2Fopen" && document.querySelectorAll("main tbody tr").length === 0');
+    await expect.poll(async () => {
+      await raw(url, "/shop/more", "spec");
+      await raw(url, "/shop/open", "spec");
+      return rows();
+    }, { timeout: 20_000 }).toBeGreaterThan(0);
+    expect(await page.locator("main td .mono").allInnerTexts().then((paths) => [...new Set(paths)])).toEqual(["/shop/open"]);
+    await page.getByRole("button", { name: "Pause" }).click();
+    await page.getByText("Paused.").waitFor();
+    const before = await rows();
+    await raw(url, "/shop/open", "spec");
+    await page.getByRole("button", { name: "Go on" }).click();
+    await page.getByText("Waiting for requests…").waitFor();
+    expect(await rows()).toBe(before);
+    await page.locator("main tbody a").first().click();
+    await heading(page, "Route open");
+    await page.getByRole("link", { name: "Tail" }).nth(1).click();
+    await until(page, 'document.querySelector("#tail-route")?.value === "open" && document.querySelector("#tail-service").value === "shop"');
+    expect(errors).toEqual([]);
+  }, 90_000);
+});
+
+describe("live figures", () => {
+  it("are those of each worker, and of plugins by kind, refusals, caches and circuit breakers", async () => {
+    const { port } = await upstream();
+    const config = shop(port);
+    const plugins = [{ name: "response_cache", config: {} }, { name: "key_auth", config: { key: "under-the-mat" } }];
+    const [service] = config.services;
+    const { page, url, managerUrl, errors } = await openOverview(browser, { services: [{ ...service!, plugins, circuit_breaker: {} }] }, { environment: { WORKERS: "2" }, node: nodeOf(24) });
+    for (const key of ["under-the-mat", "wrong"]) await fetch(`${url}/shop/open`, { headers: { apiKey: key } }).then((response) => response.arrayBuffer());
+    await page.goto(`${managerUrl}#/process`);
+    await until(page, 'document.querySelectorAll("main tbody tr").length === 2');
+    expect(await page.locator("main tbody th").allInnerTexts()).toEqual(["worker 0", "worker 1"]);
+    expect(await allFaultsOf(page)).toEqual([]);
+    await page.goto(`${managerUrl}#/plugins`);
+    const table = (title: string) => page.locator("main section.part").filter({ hasText: new RegExp(`^${title}`) });
+    await table("By kind").getByText("key_auth").waitFor();
+    await table("Refusals by code").getByText("key_invalid").waitFor();
+    await table("Caches").getByText("shop open").waitFor();
+    await table("Circuit breakers").getByText("closed").waitFor();
+    expect(await allFaultsOf(page)).toEqual([]);
+    expect((await page.content()).includes("under-the-mat")).toBe(false);
+    expect(errors).toEqual([]);
+  }, 60_000);
 });

@@ -270,21 +270,6 @@ export interface Now {
   readonly stats: (Stats & { readonly history?: undefined }) | StatsWithHistory;
 }
 
-/** GET /gateway/figures: the history of a service, a route or an upstream. */
-export interface FiguresHistory {
-  readonly step_s: number;
-  /** When counting began; null: just now. */
-  readonly since: string | null;
-  /** False: too many others have a history. */
-  readonly recorded: boolean;
-  /** Of steps that have ended, oldest first. */
-  readonly points: readonly FigurePoint[];
-  /** When another configuration came into force. */
-  readonly reloads: readonly { readonly at: string; readonly digest: string }[];
-}
-
-export type FigurePoint = Omit<Point, "statuses">;
-
 /** GET /gateway/callers: the first callers that fit a search, without their keys. */
 export interface CallersView {
   readonly total: number;

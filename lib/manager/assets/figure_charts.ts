@@ -20,11 +20,13 @@ const SPANS = [
   { name: "1d", label: "A day", mostMs: 86_400_000, everyMs: 60_000 },
 ] as const;
 
+const queryOfHash = () => new URLSearchParams(location.hash.split("?")[1] ?? "");
+
 /** The share of failed requests; null without requests. */
 const errorShare = ({ requests, errors }: FigurePoint) => (requests === 0 ? null : errors / requests);
 
 export function figureCharts(of: Of) {
-  let chosen: (typeof SPANS)[number] = SPANS.find(({ name }) => location.hash.endsWith(`?span=${name}`)) ?? SPANS[0];
+  let chosen: (typeof SPANS)[number] = SPANS.find(({ name }) => name === queryOfHash().get("span")) ?? SPANS[0];
   let askedAt = -Infinity;
   /** Counts the questions: a reply to an earlier one is ignored. */
   let turn = 0;
@@ -44,7 +46,10 @@ export function figureCharts(of: Of) {
   function choose(span: (typeof SPANS)[number]): void {
     chosen = span;
     buttons.forEach((button, i) => button.setAttribute("aria-pressed", String(SPANS[i] === span)));
-    history.replaceState(history.state, "", `${location.hash.split("?", 1)[0]!}${span === SPANS[0] ? "" : `?span=${span.name}`}`);
+    const query = queryOfHash();
+    query.delete("span");
+    if (span !== SPANS[0]) query.set("span", span.name);
+    history.replaceState(history.state, "", `${location.hash.split("?", 1)[0]!}${query.size === 0 ? "" : `?${query}`}`);
     close();
     charts = chartsOf(span.mostMs, of.upstream === undefined);
     grid.replaceChildren(...charts.map(({ chart }) => chart.node));

@@ -8,6 +8,7 @@ import { hashFor } from "./url_hash.ts";
 import { faultsOf, pluginsOf, type PluginPlace } from "./inventory.ts";
 import type { Known, OpenPage } from "./page.ts";
 import { fixedBadge, link, settingsList } from "./components.ts";
+import { pluginFigures } from "./plugin_figures_view.ts";
 import { injectsFaults, pluginText } from "./plugin_texts.ts";
 import { DataTable, fixedPart, textPart, type Part } from "./tables.ts";
 
@@ -20,6 +21,7 @@ const LEVEL_ORDER = { global: 0, service: 1, route: 2 } as const;
 
 export const pluginsPage: OpenPage = () => {
   let status: Known["status"] = null;
+  const figures = pluginFigures();
   const table = new DataTable<PluginRow>({
     name: "plugins",
     caption: "Plugins",
@@ -56,15 +58,22 @@ export const pluginsPage: OpenPage = () => {
     ],
   });
   const note = el("p", { class: "muted" }, "As configured. The page of a route shows its plugins in the order in which they run.");
-  return listPage({
+  const page = listPage({
     title: "Plugins",
     table,
     rowsOf: (config) => pluginsOf(config).map((place, index) => ({ ...place, index })),
     above: note,
+    below: figures.node,
     update(known) {
       status = known.status;
+      figures.update(known.now);
     },
   });
+  const close = () => {
+    figures.close();
+    page.close?.();
+  };
+  return { ...page, close };
 };
 
 /** The list is created when it is opened: there may be a thousand instances. */

@@ -46,10 +46,11 @@ function routeDetail(frame: Frame, config: ProxyConfig, service: ServiceConfig, 
   const off = disabledOf(config, service, route);
   const path = [["#/routes", "Routes"], [hashFor("services", service.name), service.name]] as const;
   const tryLink = el("a", { class: "button", href: `#/try?${exampleRequest(service, route)}` }, "Try it");
+  const tailLink = el("a", { class: "button", href: `#/tail?${new URLSearchParams({ service: service.name, route: route.name })}` }, "Tail");
   const node = el(
     "div",
     { class: "stack" },
-    el("div", { class: "toolbar toolbar--apart" }, breadcrumbs(path, route.name), tryLink),
+    el("div", { class: "toolbar toolbar--apart" }, breadcrumbs(path, route.name), el("span", { class: "badges" }, tailLink, tryLink)),
     warnings.node,
     strip.node,
     section("Path of a request", drawn.node, legend),

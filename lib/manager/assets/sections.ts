@@ -50,6 +50,16 @@ export const SECTIONS: Readonly<Record<string, Section>> = {
     icon: "M9 9a3 3 0 1 0 0-6 3 3 0 0 0 0 6zM3 15.5c0-3.5 2.7-5 6-5s6 1.5 6 5",
     load: () => import("./callers_page.ts").then(({ callersPage }) => callersPage),
   },
+  tail: {
+    label: "Tail",
+    icon: "M3 4h12M3 7.5h9M3 11h12M3 14.5h6M12 13l2 2 2-2",
+    load: () => import("./tail_page.ts").then(({ tailPage }) => tailPage),
+  },
+  process: {
+    label: "Process",
+    icon: "M5 5h8v8H5zM7.5 2.5V5M10.5 2.5V5M7.5 13v2.5M10.5 13v2.5M2.5 7.5H5M2.5 10.5H5M13 7.5h2.5M13 10.5h2.5",
+    load: () => import("./process_page.ts").then(({ processPage }) => processPage),
+  },
   try: {
     label: "Try it",
     icon: "M5 3.5v11l9-5.5z",

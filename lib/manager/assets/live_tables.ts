@@ -1,0 +1,71 @@
+/**
+ * Small tables of figures that are asked for again and again while a page is visible: threads of the process; plugins by kind, caches and circuits.
+ */
+import { ask } from "./api.ts";
+import { section } from "./components.ts";
+import { el, replace, setText, type Child } from "./dom.ts";
+
+const AGAIN_MS = 2_000;
+
+/** Calls `show` with the answer to GET `path`, every two seconds while the page that has it is updated. */
+export function asked<T>(path: string, what: string, show: (found: T) => void) {
+  let askedAt = -Infinity;
+  let isClosed = false;
+  const note = el("p", { class: "muted", role: "status" });
+  async function load(): Promise<void> {
+    try {
+      const found = await ask<T>("GET", path);
+      if (isClosed) return;
+      setText(note, "");
+      show(found);
+    } catch (error) {
+      if (!isClosed) setText(note, `${what} could not be read. ${error instanceof Error ? error.message : String(error)}`);
+    }
+  }
+  return {
+    note,
+    update(now: number): void {
+      if (now - askedAt < AGAIN_MS) return;
+      askedAt = now;
+      void load();
+    },
+    close: () => void (isClosed = true),
+  };
+}
+
+/** Below it each row is a card. */
+const LEAST_WIDTH = 640;
+
+/** A table of rows that come and go. `numbers`: columns with numbers. */
+export function plainTable(caption: string, columns: readonly string[], numbers: readonly number[] = []) {
+  const kind = (i: number) => (numbers.includes(i) ? "num" : null);
+  const rows = el("tbody");
+  const head = el("tr", {}, ...columns.map((column, i) => el("th", { scope: "col", class: kind(i) }, column)));
+  const table = el("table", { class: "table table--plain" }, el("caption", { class: "visually-hidden" }, caption), el("thead", {}, head), rows);
+  const node = el("div", { class: "card data" }, el("div", { class: "table-wrap" }, table));
+  const resized = new ResizeObserver(([change]) => table.classList.toggle("table--cards", change!.contentRect.width < LEAST_WIDTH));
+  resized.observe(node);
+  const rowOf = (cells: readonly Child[]) => el("tr", {}, ...cells.map((cell, i) => el(i === 0 ? "th" : "td", { class: kind(i), "data-label": columns[i]!, ...(i === 0 && { scope: "row" }) }, cell)));
+  return { node, rows, rowOf, close: () => resized.disconnect() };
+}
+
+/** A table with a title, hidden while it has no rows. */
+export function liveTable(title: string, columns: readonly string[], numbers: readonly number[] = []) {
+  const table = plainTable(title, columns, numbers);
+  const node = section(title, table.node);
+  node.hidden = true;
+  return {
+    node,
+    show(cells: readonly (readonly Child[])[]): void {
+      node.hidden = cells.length === 0;
+      replace(table.rows, ...cells.map(table.rowOf));
+    },
+    close: table.close,
+  };
+}
+
+/** "hit 12 · miss 3", the most first. */
+export function countsOf(counts: Readonly<Record<string, number>>, format: (count: number) => string): string {
+  const sorted = Object.entries(counts).sort((a, b) => b[1] - a[1]);
+  return sorted.length === 0 ? "–" : sorted.map(([name, count]) => `${name} ${format(count)}`).join(" · ");
+}

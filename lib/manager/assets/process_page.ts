@@ -1,0 +1,39 @@
+/**
+ * The process page: memory, connections and the delay of the event loop, of each worker.
+ */
+import type { ProcessFigures } from "./api.ts";
+import { pair } from "./components.ts";
+import { el, replace } from "./dom.ts";
+import { milliseconds, number } from "./format.ts";
+import { asked, liveTable } from "./live_tables.ts";
+import type { OpenPage } from "./page.ts";
+
+export const processPage: OpenPage = () => {
+  const facts = el("dl", { class: "pairs" });
+  const threads = liveTable("Threads that serve", ["Thread", "Delay p50", "p99", "Longest", "Heap used", "Heap", "Buffers", "Connections", "In flight"], [1, 2, 3, 4, 5, 6, 7, 8]);
+  const asking = asked<ProcessFigures>("/gateway/process", "Figures of the process", show);
+  const explained = el("p", { class: "muted" }, "The delay is how late the event loop came round in the last seconds: requests wait as long.");
+  const node = el("div", { class: "stack live" }, asking.note, el("div", { class: "card" }, facts), threads.node, explained);
+  return { title: "Process", node, update: ({ now }) => asking.update(now), close };
+
+  function close(): void {
+    asking.close();
+    threads.close();
+  }
+
+  function show({ rss_bytes: memory, cpu_s: cpu, open_files: files, connections, in_flight: inFlight, threads: all }: ProcessFigures): void {
+    const lines = [["Memory", bytes(memory)], ["Processor time", `${number(cpu)} s`], ["Open files", files === null ? "–" : number(files)], ["Connections", number(connections)], ["In flight", number(inFlight)]];
+    replace(facts, ...lines.flatMap(([name, text]) => pair(name!, text!)));
+    threads.show(all.map(({ worker, lag_ms: lag, ...thread }) => [
+      worker === null ? "main" : `worker ${worker}`,
+      ...[lag.p50, lag.p99, lag.max].map(milliseconds),
+      ...[thread.heap_used_bytes, thread.heap_bytes, thread.external_bytes].map(bytes),
+      ...[thread.connections, thread.in_flight].map(number),
+    ]));
+  }
+};
+
+/** "12.3 MB" */
+function bytes(count: number): string {
+  return count < 1e6 ? `${number(count / 1e3)} KB` : `${number(count / 1e6)} MB`;
+}
