@@ -2,17 +2,17 @@
  * Forwards a request to an admin interface in another process and streams the reply back.
  */
 import { randomUUID } from "node:crypto";
-import type { IncomingMessage, OutgoingHttpHeaders } from "node:http";
+import type { ClientRequest, IncomingMessage, OutgoingHttpHeaders } from "node:http";
 import type { Clock } from "../base/clock.ts";
 import { requestBy } from "../base/egress_clients.ts";
 import { Fault } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
-import { endToEnd, headerValue, headerValues, nameSet, withoutHeaders } from "../http/headers.ts";
+import { endToEnd, hasToken, headerValue, headerValues, nameSet, withoutHeaders, type HeaderList } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { readBody } from "../operator/operator_server.ts";
 import type { Inbound } from "../server/inbound.ts";
 import { connectionTo, Failure, failureOf, LEADS_BACK, NO_ADMIN, UNKNOWN_NAME, type Backend } from "./backend.ts";
-import { MAX_BODY_BYTES, scriptHeaders, type AdminBackend } from "./server.ts";
+import { scriptHeaders, type AdminBackend } from "./server.ts";
 
 /** Time limit for the head of a reply, connecting included. The body has none: it may be an event stream. */
 const REPLY_MS = 10_000;
@@ -23,6 +23,8 @@ const BODY_IDLE_MS = 30_000;
 /** TCP keep-alive of event streams. */
 const PROBE_MS = 30_000;
 const MAX_HEAD_BYTES = 32 * 1024;
+/** Larger bodies are sent on as they arrive: several of them would fill the memory. */
+const MAX_HELD_BYTES = 64 * 1024;
 
 export class AdminProxy implements AdminBackend {
   readonly #backend: Backend;
@@ -47,46 +49,50 @@ export class AdminProxy implements AdminBackend {
   }
 
   async forward(inbound: Inbound, path: string): Promise<Reply> {
-    const { call, method } = inbound;
-    let body: Buffer;
+    const { call, method, headers } = inbound;
+    const isLarge = inbound.body !== null && !(Number(headerValue(headers, "content-length")) <= MAX_HELD_BYTES);
     try {
       // Read before connecting: with a slow client the admin interface would appear not to answer.
-      body = await readBody(inbound, MAX_BODY_BYTES);
-    } catch (error) {
-      return problem(call, error instanceof Fault ? error.code : "bad_request", { why: (error as Error).message });
-    }
-    try {
-      const response = await this.#ask(inbound, path, body);
+      const response = await this.#ask(inbound, path, isLarge ? null : await readBody(inbound, MAX_HELD_BYTES));
       if (response.statusCode! < 500) this.#noteSuccess();
       if (isEventStream(response)) this.#streams.add(response.once("close", () => this.#streams.delete(response)));
       return replyFrom(response, method);
     } catch (error) {
-      // The client sent a header that HTTP/1.1 cannot carry.
-      if (!(error instanceof Failure)) return problem(call, "bad_request", { why: (error as Error).message });
+      // The client sent a header that HTTP/1.1 cannot carry, or a body that broke off or is too large.
+      if (!(error instanceof Failure)) return problem(call, error instanceof Fault ? error.code : "bad_request", { why: (error as Error).message });
       const { code, detail, message: why } = error;
       if (!call.aborted) this.#noteFailure(why);
       return problem(call, code, { detail, why });
     }
   }
 
-  /** Rejects with a `Failure`. */
-  #ask({ call, method, headers }: Inbound, path: string, body: Buffer): Promise<IncomingMessage> {
+  /** `body`: null: it is sent on as it arrives. Rejects with a `Failure`, or with the error of the client's body. */
+  #ask(inbound: Inbound, path: string, body: Buffer | null): Promise<IncomingMessage> {
+    const { call, method, headers } = inbound;
     const { url } = this.#backend;
     const fields = ["Host", url.host, "Via", `1.1 ${this.#via}`, ...withoutHeaders(endToEnd(scriptHeaders(headers)), REGENERATED)];
-    if (body.length > 0 || !SAFE.has(method)) fields.push("Content-Length", String(body.length));
+    if (body === null) fields.push(...framingOf(headers));
+    else if (body.length > 0 || !SAFE.has(method)) fields.push("Content-Length", String(body.length));
     const list = fields as unknown as OutgoingHttpHeaders; // Node also accepts a flat list
     const waitMs = method === "POST" ? REPLY_TO_POST_MS : REPLY_MS;
     return new Promise((resolve, reject) => {
       if (headerValues(headers, "via").some((value) => value.includes(this.#via))) throw new Failure("upstream_invalid", LEADS_BACK);
       const request = requestBy(this.#connection.agent, { ...this.#connection, setHost: false, maxHeaderSize: MAX_HEAD_BYTES, method, path: url.pathname.replace(/\/$/, "") + path, headers: list });
-      const fail = (failure: Failure) => {
+      const fail = (failure: Error) => {
         reject(failure);
         request.destroy();
       };
       const late = `The admin interface did not answer within ${waitMs / 1000} s.`;
-      const timer = this.#clock.after(waitMs, () => fail(new Failure("upstream_timeout", late)));
+      const waiting = () => this.#clock.after(waitMs, () => fail(new Failure("upstream_timeout", late)));
+      let timer = waiting();
+      let isOver = false;
+      const sent = () => {
+        timer.cancel();
+        if (!isOver) timer = waiting();
+      };
       call.onAbort(() => request.destroy());
       request.on("close", () => {
+        isOver = true;
         timer.cancel();
         reject(new Failure("upstream_reset", "The admin interface closed the connection without an answer."));
       });
@@ -96,6 +102,7 @@ export class AdminProxy implements AdminBackend {
         fail(new Failure("upstream_invalid", "The admin interface switched protocols unexpectedly."));
       });
       request.on("response", (response) => {
+        isOver = true;
         timer.cancel();
         const status = response.statusCode!;
         if (status < 200 || status > 599) fail(new Failure("upstream_invalid", "The admin interface sent a reply that cannot be forwarded."));
@@ -103,7 +110,8 @@ export class AdminProxy implements AdminBackend {
         else if (status === 421) fail(new Failure("upstream_invalid", UNKNOWN_NAME));
         else resolve(response);
       });
-      request.end(body);
+      if (body !== null) request.end(body);
+      else sendBody(inbound, request, sent).catch((error: Error) => fail(error));
     });
   }
 
@@ -117,6 +125,26 @@ export class AdminProxy implements AdminBackend {
     if (reason !== this.#lastFailure) this.#log.warn("the admin interface does not answer", { url: this.#backend.url.href, error: reason });
     this.#lastFailure = reason;
   }
+}
+
+/** Of a body that is sent on. */
+function framingOf(headers: HeaderList): HeaderList {
+  const length = headerValue(headers, "content-length");
+  return length === undefined ? ["Transfer-Encoding", "chunked"] : ["Content-Length", length];
+}
+
+/** As fast as the admin interface reads it. `sent` is called for each part. Rejects when the client's body breaks off, or is too large. */
+async function sendBody({ body, headers, call }: Inbound, request: ClientRequest, sent: () => void): Promise<void> {
+  let goOn = (): void => {};
+  request.on("drain", () => goOn()).on("close", () => goOn());
+  if (hasToken(headerValue(headers, "expect"), "100-continue")) call.inform(100, []);
+  // As in `readBody`.
+  for await (const chunk of body!.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
+    if (request.destroyed) return;
+    if (!request.write(chunk)) await new Promise<void>((resolve) => (goOn = resolve));
+    sent();
+  }
+  request.end();
 }
 
 const SAFE = new Set(["GET", "HEAD"]);

@@ -32,7 +32,8 @@ export interface ManagerOptions {
 
 export type Manager = OperatorServer;
 
-export const MAX_BODY_BYTES = 64 * 1024;
+/** A whole configuration, which the admin interface accepts for dry runs. Its other endpoints have limits of their own. */
+const MAX_BODY_BYTES = 16 * 1024 * 1024;
 
 /** Throws with a sentence for the operator if the pages are missing. */
 export function createManager({ backend, tls, hosts, clock, log, assets }: ManagerOptions): Manager {

@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import { request as tlsRequest } from "node:https";
 import tls from "node:tls";
 import { describe, expect, it, onTestFinished } from "vitest";
@@ -9,6 +10,8 @@ import { closedPort, rawOrigin } from "../support/origin.ts";
 import { emptyFolder } from "../support/process.ts";
 import { ask, connect, eventually, refused } from "../support/raw_client.ts";
 import { json, problemOf, startManager } from "./harness.ts";
+
+const MIB16 = 16 * 1024 * 1024;
 
 const FIRM = {
   "content-security-policy":
@@ -191,19 +194,34 @@ describe("/api", () => {
     expect(status).toBe(200);
   });
 
-  it("gives 413 beyond 64 KiB, whether the length is stated or not, and forwards smaller bodies whole", async () => {
+  it("gives 413 beyond 16 MiB, whether the length is stated or not, and forwards smaller bodies whole", async () => {
     const backend = await rawOrigin((request, response) => {
-      let bytes = 0;
-      request.on("data", (chunk: Buffer) => (bytes += chunk.length)).on("end", () => response.end(String(bytes)));
+      const hash = createHash("sha256");
+      request.on("data", (chunk: Buffer) => hash.update(chunk)).on("end", () => response.end(hash.digest("hex"))).on("error", () => {});
     });
     onTestFinished(() => backend.close());
     const { ask } = await startManager(backend.port);
-    const chunked = { "Transfer-Encoding": "chunked" };
-    for (const headers of [{}, chunked]) {
-      expect((await ask("POST", "/api/gateway/explain", { body: "x".repeat(64 * 1024), headers })).body.toString()).toBe(String(64 * 1024));
-      expect(problemOf(await ask("POST", "/api/gateway/explain", { body: "x".repeat(64 * 1024 + 1), headers })).slice(0, 2)).toEqual([413, "body_too_large"]);
+    const digestOf = (body: Buffer) => createHash("sha256").update(body).digest("hex");
+    for (const headers of [{}, { "Transfer-Encoding": "chunked" }]) {
+      for (const size of [64 * 1024, 64 * 1024 + 1, MIB16]) {
+        const body = Buffer.alloc(size, "0123456789");
+        expect((await ask("POST", "/api/gateway/validate", { body, headers })).body.toString()).toBe(digestOf(body));
+      }
+      expect(problemOf(await ask("POST", "/api/gateway/validate", { body: Buffer.alloc(MIB16 + 1), headers })).slice(0, 2)).toEqual([413, "body_too_large"]);
     }
-    expect(backend.connections.total).toBe(2);
+  });
+
+  it("passes on the answer to a large body that comes before its end, and an admin interface that closes the connection meanwhile is a 502", async () => {
+    const backend = await rawOrigin((request, response) => {
+      if (request.url === "/close") return void request.socket.destroy();
+      request.resume();
+      response.writeHead(401, { "Content-Type": "application/problem+json" }).end('{"code":"unauthenticated"}');
+    });
+    onTestFinished(() => backend.close());
+    const { ask } = await startManager(backend.port);
+    const body = Buffer.alloc(MIB16);
+    expect(await ask("POST", "/api/early", { body })).toMatchObject({ status: 401, body: Buffer.from('{"code":"unauthenticated"}') });
+    expect((await ask("POST", "/api/close", { body })).status).toBe(502);
   });
 
   it("sends 100 (Continue) when the client waits for it", async () => {
