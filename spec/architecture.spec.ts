@@ -65,8 +65,8 @@ function folderOf(path: string): string {
   return parts.length > 2 ? parts.slice(0, 2).join("/") : path;
 }
 
-/** They load what is not always needed: the first one the command, the fourth, in browsers, pages of the management UI. */
-const TABLES_OF_PARTS = ["lib/cli/main.ts", "lib/cli/commands.ts", "lib/cli/on_demand.ts", "lib/manager/assets/sections.ts", "lib/parts/table.ts"];
+/** They load what is not always needed: the first one the command, the fifth, in browsers, pages of the management UI. */
+const TABLES_OF_PARTS = ["lib/cli/main.ts", "lib/cli/commands.ts", "lib/cli/on_demand.ts", "lib/cli/admin_requests.ts", "lib/manager/assets/sections.ts", "lib/parts/table.ts"];
 
 /** Values and types alike: `import … from`, `export … from`, `import "…"`, `import("…")`. */
 function importsOf(code: string): string[] {

@@ -19,17 +19,21 @@ import type * as nowRequests from "./now.ts";
 import type * as processes from "./process_request.ts";
 import type * as reloading from "./reload_request.ts";
 import type * as schemas from "./schema_request.ts";
-import { Sessions } from "./session.ts";
+import type * as ofSession from "./session.ts";
+import type { Account, Role } from "./session.ts";
 import type * as tails from "./tail_request.ts";
 import { askedOf, hasMetricsToken, json, METRICS_TYPE, NO_STORE, queryOf, readiness, retryAfter } from "./replies.ts";
 import { configView, gatewayView, statusView, testsView, view, type InterfaceOptions, type Secrets } from "./views.ts";
 
 export interface EndpointsOptions extends InterfaceOptions {
   readonly onRequest: OnRequest;
+  /** The endpoints that change something, by their path; null without ADMIN_WRITE. */
+  readonly writing: ((path: string) => readonly Endpoint[]) | null;
 }
 
 /** What only some requests need: it is loaded when the first of them comes. */
 export interface OnRequest {
+  readonly session: () => Promise<typeof ofSession>;
   readonly login: () => Promise<typeof logins>;
   readonly now: () => Promise<typeof nowRequests>;
   readonly figures: () => Promise<typeof figureRequests>;
@@ -42,29 +46,38 @@ export interface OnRequest {
   readonly tail: () => Promise<typeof tails>;
 }
 
-interface Endpoint {
+export interface Endpoint {
   /** GET is also HEAD. */
-  readonly method: "GET" | "POST" | "DELETE";
+  readonly method: "GET" | "POST" | "PUT" | "DELETE";
   /** For every client, or the endpoint itself checks credentials. Default: for a session, or a caller with credentials that reads. */
   readonly isOpen?: true;
-  readonly answer: (inbound: Inbound) => Reply | Promise<Reply>;
+  /** Viewers may use it, as they may all with GET. */
+  readonly isForViewers?: true;
+  readonly answer: (inbound: Inbound, who: Who) => Reply | Promise<Reply>;
+}
+
+export interface Who extends Pick<Account, "role" | "user"> {
+  /** When the session ends, in milliseconds since 1970; null: the request has credentials. */
+  readonly expiresAt: number | null;
+  /** Whether it has not ended meanwhile: a body may arrive slowly. */
+  readonly isLive: () => boolean;
 }
 
 export class Endpoints {
   readonly #options: EndpointsOptions;
   /** Null: nobody has tried to log in yet. */
   #login: logins.Login | null = null;
-  readonly #sessions: Sessions;
+  /** Null: nobody has asked for anything that a session opens. */
+  #sessionsSoFar: ofSession.Sessions | null = null;
   /** Those that somebody has opened. */
   readonly #streams = new Map<"events" | "tail", streams.EventStreams | tails.TailStreams>();
   #hasEnded = false;
   readonly #isKnownHost: (authority: string) => boolean;
   readonly #origins: ReadonlySet<string>;
-  readonly #table: Readonly<Record<string, Endpoint>>;
+  readonly #table: Readonly<Record<string, Endpoint | readonly Endpoint[]>>;
 
   constructor(options: EndpointsOptions) {
     this.#options = options;
-    this.#sessions = new Sessions(options);
     this.#isKnownHost = allowedHosts(options.hosts);
     this.#origins = new Set(options.corsOrigins.map((origin) => origin.trim().replace(/\/$/, "").toLowerCase()));
     const { gateway, refresh, onRequest } = options;
@@ -72,13 +85,17 @@ export class Endpoints {
       await refresh("counts");
       return compressed(json(200, shown()), headers);
     };
-    const explain: Endpoint["answer"] = async (inbound) => (await loaded(onRequest.explain)).explainRequest(inbound, options, this.#secretsFor(inbound.target));
+    const explain: Endpoint["answer"] = async (inbound, { role }) => (await loaded(onRequest.explain)).explainRequest(inbound, options, this.#secretsFor(inbound.target, role));
     const reload: Endpoint["answer"] = async (inbound) => (await loaded(onRequest.reload)).reloadRequest(inbound, options);
     this.#table = {
       "/login": { method: "POST", isOpen: true, answer: (inbound) => this.#logIn(inbound) },
       "/logout": { method: "DELETE", isOpen: true, answer: (inbound) => this.#logOut(inbound) },
-      "/gateway": { method: "GET", answer: (inbound) => this.#config(inbound) },
-      "/gateway/config": { method: "GET", answer: ({ target }) => json(200, configView(options, this.#secretsFor(target))) },
+      "/gateway": { method: "GET", answer: (inbound, { role }) => this.#config(inbound, role) },
+      "/gateway/config": { method: "GET", answer: ({ target }, { role }) => json(200, configView(options, this.#secretsFor(target, role))) },
+      "/gateway/session": [
+        { method: "GET", answer: (_inbound, who) => json(200, this.#sessionView(who)) },
+        { method: "POST", isForViewers: true, answer: (inbound) => this.#renew(inbound) },
+      ],
       "/gateway/status": { method: "GET", answer: figures(() => statusView(gateway.status)) },
       "/gateway/health": { method: "GET", answer: figures(() => view(gateway.health)) },
       "/gateway/stats": { method: "GET", answer: figures(() => view(gateway.recentStats("all"))) },
@@ -92,7 +109,7 @@ export class Endpoints {
       "/gateway/tests": { method: "GET", answer: () => json(200, testsView(gateway.lastTests)) },
       "/gateway/events": { method: "GET", answer: (inbound) => this.#stream(inbound, "events") },
       "/gateway/tail": { method: "GET", answer: (inbound) => this.#stream(inbound, "tail") },
-      "/gateway/explain": { method: "POST", answer: explain },
+      "/gateway/explain": { method: "POST", isForViewers: true, answer: explain },
       "/gateway/reload": { method: "POST", answer: reload },
       "/metrics": { method: "GET", isOpen: true, answer: (inbound) => this.#metrics(inbound) },
       "/healthz": { method: "GET", isOpen: true, answer: (inbound) => this.#health(inbound) },
@@ -121,7 +138,12 @@ export class Endpoints {
     return { ...reply, headers: [...COMMON, ...shared, ...reply.headers] };
   }
 
-  #route(inbound: Inbound): Reply | Promise<Reply> {
+  async #sessions(): Promise<ofSession.Sessions> {
+    const { Sessions } = await loaded(this.#options.onRequest.session);
+    return (this.#sessionsSoFar ??= new Sessions(this.#options));
+  }
+
+  async #route(inbound: Inbound): Promise<Reply> {
     const { call, headers, method } = inbound;
     const asked = askedOf(inbound);
     if ("status" in asked) return asked;
@@ -134,35 +156,46 @@ export class Endpoints {
     if (!SAFE.has(method) && isForeignPage) {
       return problem(call, "forbidden", { detail: "Pages of this origin may not make changes." });
     }
-    const endpoint = this.#table[path]; // No property of Object.prototype starts with a slash.
-    if (endpoint === undefined) return problem(call, "route_not_found", { detail: "The admin interface has no such path." });
-    const allow = `${endpoint.method === "GET" ? "GET, HEAD" : endpoint.method}, OPTIONS`;
+    // No property of Object.prototype starts with a slash.
+    const endpoints = [this.#table[path] ?? this.#options.writing?.(path) ?? []].flat();
+    if (endpoints.length === 0) return problem(call, "route_not_found", { detail: "The admin interface has no such path." });
+    const allow = [...endpoints.map((each) => (each.method === "GET" ? "GET, HEAD" : each.method)), "OPTIONS"].join(", ");
     if (method === "OPTIONS") {
       const preflight = isAllowed ? ["Access-Control-Allow-Methods", allow, ...PREFLIGHT] : [];
       return { status: 204, headers: ["Allow", allow, ...preflight], body: null };
     }
-    if (endpoint.method !== (method === "HEAD" ? "GET" : method)) return problem(call, "method_not_allowed", { detail: `This path accepts ${allow}.`, headers: ["Allow", allow] });
-    if (endpoint.isOpen || this.#sessions.hasCookie(headers)) return endpoint.answer(inbound);
+    const endpoint = endpoints.find((each) => each.method === (method === "HEAD" ? "GET" : method));
+    if (endpoint === undefined) return problem(call, "method_not_allowed", { detail: `This path accepts ${allow}.`, headers: ["Allow", allow] });
+    if (endpoint.isOpen) return endpoint.answer(inbound, NOBODY);
+    const sessions = await this.#sessions();
+    const session = sessions.of(headers);
+    if (session !== null) return this.#answerTo({ ...session, isLive: () => sessions.hasCookie(headers) }, endpoint, inbound);
     // Browsers send credentials that they were once given with the requests of all pages; of the session's cookie, SameSite forbids that.
     const isCaller = endpoint.method === "GET" && !COOKIE_ONLY.has(path) && !isForeignPage;
     if (isCaller && basicCredentials(headerValue(headers, "authorization")) !== null) {
       // Reading takes one command, with credentials that are checked and throttled as those of a login.
-      return this.#refuseLogin(inbound, scriptChallenge(this.#options.cookie)).then((refused) => refused ?? endpoint.answer(inbound));
+      const found = await this.#accountOf(inbound, scriptChallenge(this.#options.cookie));
+      return "status" in found ? found : this.#answerTo({ ...NOBODY, ...found }, endpoint, inbound);
     }
-    const cookie = this.#sessions.foreignCookie(headers);
+    const cookie = sessions.foreignCookie(headers);
     const challenge = scriptChallenge(this.#options.cookie);
     if (cookie === null) return problem(call, "unauthenticated", { detail: "Log in with POST /login and send the cookie it sets.", headers: challenge });
     return problem(call, "unauthenticated", { detail: whyForeign(cookie), headers: challenge, members: { cookie } });
   }
 
-  /** `secrets=masked`: as with ADMIN_REDACT_SECRETS. */
-  #secretsFor(target: string): Secrets {
-    return this.#options.redactSecrets || queryOf(target).get("secrets") === "masked" ? "masked" : "shown";
+  #answerTo(who: Who, endpoint: Endpoint, inbound: Inbound): Reply | Promise<Reply> {
+    if (who.role === "admin" || endpoint.method === "GET" || endpoint.isForViewers) return endpoint.answer(inbound, who);
+    return problem(inbound.call, "forbidden", { detail: "A viewer reads, and may do nothing else." });
   }
 
-  #config({ target, headers }: Inbound): Reply | Promise<Reply> {
+  /** `secrets=masked`: as with ADMIN_REDACT_SECRETS. */
+  #secretsFor(target: string, role: Role): Secrets {
+    return role === "viewer" || this.#options.redactSecrets || queryOf(target).get("secrets") === "masked" ? "masked" : "shown";
+  }
+
+  #config({ target, headers }: Inbound, role: Role): Reply | Promise<Reply> {
     const { gateway } = this.#options;
-    const secrets = this.#secretsFor(target);
+    const secrets = this.#secretsFor(target, role);
     const reply = json(200, gatewayView(secrets === "masked" ? gateway.maskedConfig : gateway.shownConfig));
     return secrets === "masked" ? compressed(reply, headers) : reply;
   }
@@ -170,39 +203,50 @@ export class Endpoints {
   async #logIn(inbound: Inbound): Promise<Reply> {
     // A script of a page (Fetch Metadata §2.1) shows its own password form.
     const isScript = headerValue(inbound.headers, "sec-fetch-dest") === "empty";
-    const refused = await this.#refuseLogin(inbound, isScript ? scriptChallenge(this.#options.cookie) : BASIC_CHALLENGE);
-    if (refused !== null) return refused;
-    const { user, log } = this.#options;
-    const { cookie, expiresAt } = this.#sessions.issue();
-    log.info("admin logged in", { address: inbound.clientAddress, request_id: inbound.call.id });
-    return json(200, { user, expires_at: new Date(expiresAt).toISOString() }, ["Set-Cookie", cookie]);
+    const found = await this.#accountOf(inbound, isScript ? scriptChallenge(this.#options.cookie) : BASIC_CHALLENGE);
+    if ("status" in found) return found;
+    const { user, role, expiresAt, cookie } = (await this.#sessions()).issue(found.role);
+    this.#options.log.info("admin logged in", { address: inbound.clientAddress, request_id: inbound.call.id, role });
+    return json(200, { user, role, expires_at: new Date(expiresAt).toISOString() }, ["Set-Cookie", cookie]);
   }
 
-  /** Null: the request carries the administrator's credentials. */
-  async #refuseLogin(inbound: Inbound, challenge: HeaderList): Promise<Reply | null> {
-    const { Login, refusalOf } = await loaded(this.#options.onRequest.login);
+  async #renew({ call, headers }: Inbound): Promise<Reply> {
+    const renewed = (await this.#sessions()).renew(headers);
+    return renewed === null ? problem(call, "unauthenticated") : json(200, this.#sessionView(renewed), ["Set-Cookie", renewed.cookie]);
+  }
+
+  #sessionView({ user, role, expiresAt }: Pick<Who, "user" | "role" | "expiresAt">) {
+    return { user, role, write: this.#options.write && role === "admin", expires_at: expiresAt && new Date(expiresAt).toISOString() };
+  }
+
+  /** Whose credentials a request carries, or the reply to one without any. */
+  async #accountOf(inbound: Inbound, challenge: HeaderList): Promise<Pick<Account, "role" | "user"> | Reply> {
+    const { Login, accountOf } = await loaded(this.#options.onRequest.login);
     this.#login ??= new Login(this.#options);
-    return refusalOf(this.#login, inbound, challenge, this.#options.log);
+    return accountOf(this.#login, inbound, challenge, this.#options.log);
   }
 
-  #logOut({ headers }: Inbound): Reply {
-    this.#sessions.revoke(headers);
+  async #logOut({ headers }: Inbound): Promise<Reply> {
+    const sessions = await this.#sessions();
+    sessions.revoke(headers);
     for (const streams of this.#streams.values()) streams.review();
-    return { status: 204, headers: ["Set-Cookie", this.#sessions.clearing], body: null };
+    return { status: 204, headers: ["Set-Cookie", sessions.clearing], body: null };
   }
 
   /** Also accepts METRICS_TOKEN, a session's token as bearer, and the credentials: scrapers store no cookies. */
   async #metrics(inbound: Inbound): Promise<Reply> {
     const { headers } = inbound;
-    const isOpen = hasMetricsToken(headers, this.#options.metricsToken) || this.#sessions.hasCookie(headers) || this.#sessions.hasBearer(headers);
-    const refused = isOpen ? null : await this.#refuseLogin(inbound, SCRAPER_CHALLENGE);
-    if (refused !== null) return refused;
+    const sessions = await this.#sessions();
+    const isOpen = hasMetricsToken(headers, this.#options.metricsToken) || sessions.hasCookie(headers) || sessions.hasBearer(headers);
+    const found = isOpen ? NOBODY : await this.#accountOf(inbound, SCRAPER_CHALLENGE);
+    if ("status" in found) return found;
     await this.#options.refresh("all");
     return { status: 200, headers: ["Content-Type", METRICS_TYPE], body: await this.#options.metrics() };
   }
 
   async #stream({ call, headers, method, target }: Inbound, name: "events" | "tail"): Promise<Reply> {
-    const isSession = this.#sessions.hasCookie(headers);
+    const sessions = await this.#sessions();
+    const isSession = sessions.hasCookie(headers);
     const { onRequest, refresh } = this.#options;
     const Streams = name === "events" ? (await loaded(onRequest.events)).EventStreams : (await loaded(onRequest.tail)).TailStreams;
     await refresh("counts");
@@ -212,24 +256,26 @@ export class Endpoints {
     const { state } = streams;
     if (state === "ended") return problem(call, "overloaded", { detail: "The gateway is being shut down." });
     if (state === "full") return problem(call, "overloaded", { detail: "Too many event streams are open.", headers: retryAfter(5000) });
-    const body = method === "HEAD" ? null : streams.open(() => !isSession || this.#sessions.hasCookie(headers), target);
+    const body = method === "HEAD" ? null : streams.open(() => !isSession || sessions.hasCookie(headers), target);
     if (typeof body === "string") return problem(call, "request_invalid", { detail: body });
     // X-Accel-Buffering: a proxy like nginx must forward each event at once.
     return { status: 200, headers: ["Content-Type", "text/event-stream", "X-Accel-Buffering", "no"], body };
   }
 
-  #health({ headers }: Inbound): Reply {
+  async #health({ headers }: Inbound): Promise<Reply> {
     const { version } = this.#options;
-    return json(200, this.#sessions.hasCookie(headers) ? { status: "ok", version } : { status: "ok" });
+    return json(200, headerValue(headers, "cookie") !== undefined && (await this.#sessions()).hasCookie(headers) ? { status: "ok", version } : { status: "ok" });
   }
 }
 
+/** Who uses what is open. */
+const NOBODY: Who = { role: "viewer", user: "", expiresAt: null, isLive: () => true };
 const SAFE = new Set(["GET", "HEAD", "OPTIONS"]);
 /** They show configured secrets, unless ADMIN_REDACT_SECRETS is set. */
 const COOKIE_ONLY: ReadonlySet<string> = new Set(["/gateway", "/gateway/config"]);
 const COMMON: HeaderList = [...NO_STORE, "Vary", "Origin"];
-const CORS = ["Access-Control-Allow-Credentials", "true", "Access-Control-Expose-Headers", "X-Request-Id, Retry-After"];
-const PREFLIGHT = ["Access-Control-Allow-Headers", "Authorization, Content-Type", "Access-Control-Max-Age", "600"];
+const CORS = ["Access-Control-Allow-Credentials", "true", "Access-Control-Expose-Headers", "X-Request-Id, Retry-After, ETag"];
+const PREFLIGHT = ["Access-Control-Allow-Headers", "Authorization, Content-Type, If-Match", "Access-Control-Max-Age", "600"];
 
 const REALM = "edge-gateway admin";
 const BASIC_CHALLENGE: HeaderList = ["WWW-Authenticate", `Basic realm="${REALM}", charset="UTF-8"`];

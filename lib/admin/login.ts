@@ -1,5 +1,5 @@
 /**
- * Verifies the administrator's HTTP Basic credentials (RFC 7617), and limits the rate of attempts.
+ * Verifies the HTTP Basic credentials (RFC 7617) of the administrator and the viewer, and limits the rate of attempts.
  */
 import { createHmac, randomBytes, timingSafeEqual } from "node:crypto";
 import { networkOf } from "../base/cidr.ts";
@@ -12,15 +12,17 @@ import { headerValue, type HeaderList } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import type { Inbound } from "../server/inbound.ts";
 import { retryAfter } from "./replies.ts";
+import { accountsOf, type Account, type Accounts, type Role } from "./session.ts";
 import { Throttle, type Pause } from "./throttle.ts";
 import type { InterfaceOptions } from "./views.ts";
 
 export type LoginOutcome =
   /** "missing" includes other authentication schemes; it does not count as a guess. */
-  | { readonly kind: "accepted" | "missing" | "wrong" | "overloaded" }
+  | { readonly kind: "missing" | "wrong" | "overloaded" }
+  | { readonly kind: "accepted"; readonly account: Pick<Account, "role" | "user"> }
   | { readonly kind: "paused"; readonly pause: Pause };
 
-type LoginOptions = Pick<InterfaceOptions, "user" | "password" | "clock">;
+type LoginOptions = Accounts & Pick<InterfaceOptions, "clock">;
 
 /** Half of Node's thread pool, which also resolves host names and reads files. */
 const MAX_VERIFYING = 2;
@@ -28,7 +30,7 @@ const MAX_VERIFYING = 2;
 const MAX_WAITING = 32;
 
 export class Login {
-  readonly #options: LoginOptions;
+  readonly #accounts: readonly Account[];
   readonly #verify: typeof verifyPassword;
   readonly #throttle: Throttle;
   readonly #queue = createTaskQueue(MAX_VERIFYING, MAX_WAITING);
@@ -37,10 +39,10 @@ export class Login {
   #waiting = 0;
   /** The right credentials as a keyed hash: scrapers send them with each request, which must not cost a password hash each time. */
   readonly #secret = randomBytes(32);
-  #accepted: Buffer | null = null;
+  readonly #accepted = new Map<Role, Buffer>();
 
   constructor(options: LoginOptions, verify = verifyPassword) {
-    this.#options = options;
+    this.#accounts = accountsOf(options);
     this.#verify = verify;
     this.#throttle = new Throttle(options.clock);
   }
@@ -70,28 +72,41 @@ export class Login {
     if (pause !== null) return { kind: "paused", pause };
     // Checked after the pause: a paused address must not learn whether its guess was right.
     const pair = createHmac("sha256", this.#secret).update(JSON.stringify([given.user, given.password])).digest();
-    if (this.#accepted !== null && timingSafeEqual(pair, this.#accepted)) {
+    const known = this.#accounts.find(({ role }) => timingSafeEqual(pair, this.#accepted.get(role) ?? NO_PAIR));
+    if (known !== undefined) {
       this.#throttle.remember(network);
-      return { kind: "accepted" };
+      return { kind: "accepted", account: known };
     }
     if (!this.#queue.room) return { kind: "overloaded" };
     const uncount = this.#throttle.begin(address, network);
-    // Verified whatever the user name, so that the time taken does not show which of the two was wrong.
-    const isUserRight = sameText(given.user, this.#options.user);
-    const isPasswordRight = await this.#queue.take(() => this.#verify(given.password, this.#options.password));
-    if (!isUserRight || !isPasswordRight) return { kind: "wrong" };
-    this.#accepted = pair;
+    const account = await this.#queue.take(() => this.#verified(given));
+    if (account === null) return { kind: "wrong" };
+    this.#accepted.set(account.role, pair);
     uncount();
-    return { kind: "accepted" };
+    return { kind: "accepted", account };
+  }
+
+  /** Compares all names and passwords, so that the time taken does not show which of them was wrong, or whose name was given. */
+  async #verified({ user, password }: Credentials): Promise<Account | null> {
+    let found: Account | null = null;
+    for (const account of this.#accounts) {
+      const isUserRight = sameText(user, account.user);
+      const isPasswordRight = await this.#verify(password, account.password);
+      if (isUserRight && isPasswordRight) found = account;
+    }
+    return found;
   }
 }
 
-/** The reply to a request without the administrator's credentials; null: it carries them. */
-export async function refusalOf(login: Login, { call, headers, clientAddress }: Inbound, challenge: HeaderList, log: Log): Promise<Reply | null> {
+/** No pair of credentials has it. */
+const NO_PAIR = Buffer.alloc(32);
+
+/** Whose credentials a request carries, or the reply to one without any. */
+export async function accountOf(login: Login, { call, headers, clientAddress }: Inbound, challenge: HeaderList, log: Log): Promise<Pick<Account, "role" | "user"> | Reply> {
   const outcome = await login.attempt(headerValue(headers, "authorization"), clientAddress);
   switch (outcome.kind) {
     case "accepted":
-      return null;
+      return outcome.account;
     case "paused":
       return problem(call, "rate_limited", { detail: TOO_MANY_FAILED[outcome.pause.because], headers: retryAfter(outcome.pause.ms) });
     case "overloaded":

@@ -19,8 +19,10 @@ export interface Admin extends OperatorServer {
 
 /** Throws for a password that nobody can log in with, or everybody, and for a certificate that does not match its key. */
 export function createAdmin(options: AdminOptions): Admin {
-  const wrong = passwordProblem(options.password);
-  if (wrong !== null) throw new Error(`admin interface: ${wrong}`);
+  for (const password of [options.password, options.viewer?.password ?? []].flat()) {
+    const wrong = passwordProblem(password);
+    if (wrong !== null) throw new Error(`admin interface: ${wrong}`);
+  }
   const { clock, log, tls } = options;
   const endpoints = new Endpoints(options);
   const answer = (inbound: Inbound) => endpoints.answer(inbound);

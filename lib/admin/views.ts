@@ -8,12 +8,13 @@ import type { Json } from "../config/json.ts";
 import { MASK } from "../config/schema_core.ts";
 import type { Settings } from "../config/settings.ts";
 import type { Gateway } from "../embed/gateway.ts";
+import type { Replacement } from "../gateway/reloads.ts";
 import type { GatewayStatus, LastReload, LastTests, Warning } from "../gateway/status.ts";
 import type { GatewayStats, StatusCounts } from "../observe/stats.ts";
 import type { Explanation } from "../proof/explain.ts";
 
 /** Settings of the interface, and what it shows. */
-export interface InterfaceOptions extends Omit<NonNullable<Settings["admin"]>, "host" | "port" | "tls"> {
+export interface InterfaceOptions extends Omit<NonNullable<Settings["admin"]>, "host" | "port" | "tls" | "auditLogPath"> {
   /** A bearer token that opens /metrics alone; null: there is none. */
   readonly metricsToken: string | null;
   readonly clock: Clock;
@@ -27,8 +28,8 @@ export interface InterfaceOptions extends Omit<NonNullable<Settings["admin"]>, "
   readonly refresh: (extent: "counts" | "all") => Promise<void> | null;
   /** In Prometheus' text format. */
   readonly metrics: () => Promise<Readable>;
-  /** Reloads like a change of the file does, and returns the outcome. */
-  readonly reload: () => Promise<LastReload>;
+  /** Reloads like a change of the file does, and returns the outcome. With `replacement` it rejects where that cannot become the configuration. */
+  readonly reload: (replacement?: Replacement) => Promise<LastReload>;
 }
 
 type Shown = "shownConfig" | "maskedConfig" | "ready" | "status" | "health" | "lastTests" | "recentStats" | "explain" | "routePlugins" | "pluginKinds" | "dryRun";

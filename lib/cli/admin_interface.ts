@@ -2,22 +2,26 @@
  * Opens the admin interface of a gateway.
  */
 import { createAdmin, type Admin, type AdminOptions } from "../admin/server.ts";
+import type * as WritingPart from "../admin/writing.ts";
 import { systemClock } from "../base/clock.ts";
 import { version } from "../base/version.ts";
 import type { Settings } from "../config/settings.ts";
 import { Gateway } from "../embed/gateway.ts";
 import { GatewayCore } from "../gateway/gateway.ts";
 import { loaded } from "../gateway/parts.ts";
+import { OF_ADMIN } from "./admin_requests.ts";
 import { Failure } from "./failure.ts";
 import { metricsOf, opened, refresh, type Opened } from "./operators.ts";
 
 /** `tls`: null: there is no certificate. */
-interface AdminParts extends Pick<AdminOptions, "tls" | "onRequest" | "reload" | "log"> {
+interface AdminParts extends Pick<AdminOptions, "tls" | "reload" | "log"> {
   readonly gateway: Gateway;
+  /** Null: nothing can be changed. */
+  readonly writing: typeof WritingPart | null;
 }
 
 /** Throws a `Failure`. */
-export function openAdmin(admin: NonNullable<Settings["admin"]>, settings: Settings, { gateway, tls, onRequest, reload, log }: AdminParts): Opened<Admin> {
+export function openAdmin(admin: NonNullable<Settings["admin"]>, settings: Settings, { gateway, tls, writing, reload, log }: AdminParts): Opened<Admin> {
   try {
     const server = createAdmin({
       ...admin,
@@ -27,7 +31,8 @@ export function openAdmin(admin: NonNullable<Settings["admin"]>, settings: Setti
       version,
       metricsToken: settings.metricsToken,
       paths: settings,
-      onRequest,
+      onRequest: OF_ADMIN,
+      writing: writing && new writing.Writing({ gateway, settings, redactSecrets: admin.redactSecrets, reload, log }).at,
       gateway,
       refresh: (extent) => refresh(gateway, extent),
       metrics: () => metricsOf(gateway),
@@ -35,7 +40,7 @@ export function openAdmin(admin: NonNullable<Settings["admin"]>, settings: Setti
     });
     const reporting = Gateway.reportingOf(gateway);
     reporting.openHistory = async () => {
-      const { FigureHistory } = await loaded(onRequest.figures);
+      const { FigureHistory } = await loaded(OF_ADMIN.figures);
       return (reporting.history ??= new FigureHistory(GatewayCore.partsOf(gateway)));
     };
     return opened(server, admin, "ADMIN");

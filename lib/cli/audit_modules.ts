@@ -9,7 +9,8 @@ import type { Settings } from "../config/settings.ts";
 import type { PartName, Parts } from "../gateway/parts.ts";
 import { KINDS, ON_DEMAND as OF_GATEWAY, PARTS } from "../parts/table.ts";
 import type { Commands } from "./arguments.ts";
-import { OF_ADMIN, ON_DEMAND as OF_RUN, onDemandOf } from "./on_demand.ts";
+import { OF_ADMIN } from "./admin_requests.ts";
+import { ON_DEMAND as OF_RUN, onDemandOf } from "./on_demand.ts";
 
 export interface AuditedModule {
   /** Below the folder of the package; absolute: a plugin module. */

@@ -154,7 +154,7 @@ function dialsOf({ tracing, manager }: Settings, configured: readonly Destinatio
 
 function secretsOfSettings({ serverKeyPath }: Settings, flags: Flags): string[] {
   const variables = [...Object.values(SETTINGS).flatMap(({ flag, variable }) => (flag === null ? [variable] : [])), "OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"];
-  const files = [SETTINGS.adminPasswordFile, SETTINGS.metricsTokenFile].flatMap(({ flag, variable }) => String(flags[flag!] ?? "") || process.env[variable] || []);
+  const files = [SETTINGS.adminPasswordFile, SETTINGS.adminViewerPasswordFile, SETTINGS.metricsTokenFile].flatMap(({ flag, variable }) => String(flags[flag!] ?? "") || process.env[variable] || []);
   return [
     ...variables.filter((name) => process.env[name] !== undefined && process.env[name] !== "").map((name) => `env:${name}`),
     ...[...files, ...(serverKeyPath === null ? [] : [serverKeyPath])].map((path) => `file:${resolve(path)}`),

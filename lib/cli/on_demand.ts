@@ -1,7 +1,6 @@
 /**
  * What only some settings need of the program around a gateway: how each is loaded, and what names it.
  */
-import type { OnRequest } from "../admin/endpoints.ts";
 import type { Settings } from "../config/settings.ts";
 import { readStartSettings, type Environment, type Flags, type Host } from "../config/start_settings.ts";
 import type { PartName } from "../gateway/parts.ts";
@@ -19,23 +18,10 @@ export const ON_DEMAND = {
   stateDir: () => import("./state_dir.ts"),
   ownFolder: () => import("./own_folder.ts"),
   admin: () => import("./admin_interface.ts"),
+  adminWrite: () => import("../admin/writing.ts"),
   probes: () => import("./probes.ts"),
   manager: () => import("./management_ui.ts"),
   managerProxy: () => import("../manager/proxy.ts"),
-};
-
-/** What only some requests of the admin interface need. */
-export const OF_ADMIN: OnRequest = {
-  login: () => import("../admin/login.ts"),
-  now: () => import("../admin/now.ts"),
-  figures: () => import("../admin/figures_request.ts"),
-  process: () => import("../admin/process_request.ts"),
-  callers: () => import("../admin/callers_request.ts"),
-  explain: () => import("../admin/explain_request.ts"),
-  reload: () => import("../admin/reload_request.ts"),
-  schema: () => import("../admin/schema_request.ts"),
-  events: () => import("../admin/events.ts"),
-  tail: () => import("../admin/tail_request.ts"),
 };
 
 /** Throws a `Failure` for settings with errors, and for those that name what this build does not have. */
@@ -52,6 +38,7 @@ export function onDemandOf({ admin, probe, manager, workers, serverCertPath, sta
   return [
     ...(serverCertPath === null ? [] : (["tlsServer"] as const)),
     ...(admin === null ? [] : (["admin"] as const)),
+    ...(admin?.write ? (["adminWrite"] as const) : []),
     ...(probe === null ? [] : (["probes"] as const)),
     ...(manager === null ? [] : (["manager"] as const)),
     ...(manager === null || manager.backendUrl === null ? [] : (["managerProxy"] as const)),

@@ -3,6 +3,7 @@
  */
 import type { Log } from "../base/log.ts";
 import type { Settings } from "../config/settings.ts";
+import type { Replacement } from "../gateway/reloads.ts";
 import { GatewayCore, type LastReload, type ReloadCause } from "../gateway/gateway.ts";
 import { linesOf } from "../gateway/refusal.ts";
 import type { Change } from "../proof/config_diff.ts";
@@ -13,15 +14,16 @@ const MAX_LOGGED_CHANGES = 20;
 
 /**
  * Reloads the configuration; if it is refused, the old one stays in force and the reason is logged. `onEnd` is called before the log: a reader
- * of the log may change files at once.
+ * of the log may change files at once. With a `replacement` of the file it rejects instead.
  */
-export async function reloadFrom(gateway: GatewayCore, by: ReloadCause, settings: Settings, log: Log, onEnd: () => void = () => {}): Promise<LastReload> {
+export async function reloadFrom(gateway: GatewayCore, by: ReloadCause, settings: Settings, log: Log, onEnd: () => void = () => {}, replacement?: Replacement): Promise<LastReload> {
   const isJson = settings.logFormat === "json";
   const { configuration, runtime: { parts } } = GatewayCore.partsOf(gateway);
   await parts.loadPart("reloads");
   await configuration.reader.loadModules().catch(() => {}); // The reload fails for the same reason, and reports it.
   try {
-    const { digest, changed, changes } = await configuration.reloads.reload(undefined, by).finally(onEnd);
+    const { reloads } = configuration;
+    const { digest, changed, changes } = await (replacement === undefined ? reloads.reload(undefined, by) : reloads.replaceFile(replacement, by)).finally(onEnd);
     const { signer } = configuration;
     const count = (which: Change["change"]) => changes.filter(({ change }) => change === which).length;
     const counts = changed ? { added: count("added"), altered: count("altered"), removed: count("removed") } : {};
@@ -32,7 +34,7 @@ export async function reloadFrom(gateway: GatewayCore, by: ReloadCause, settings
     logWarnings(log, gateway.configWarnings);
   } catch (error) {
     const { lastReload } = configuration;
-    if (lastReload?.outcome !== "refused") throw error;
+    if (replacement !== undefined || lastReload?.outcome !== "refused") throw error;
     const issues = linesOf(lastReload);
     log.error(`reload refused, configuration ${gateway.digest} stays in force`, { file: settings.configPath, by, ...(isJson && { issues }) });
     if (!isJson) for (const issue of issues) log.error(`  ${issue}`);

@@ -11,6 +11,7 @@ import { watchFiles } from "../config/watch.ts";
 import { answerForThread } from "../gateway/faults.ts";
 import { ConfigError, GatewayCore, type ReloadCause } from "../gateway/gateway.ts";
 import { loaded } from "../gateway/parts.ts";
+import type { Replacement } from "../gateway/reloads.ts";
 import { LineWriter } from "../observe/line_writer.ts";
 import { announce } from "./announce.ts";
 import { reportErrors, type ExitCode } from "./failure.ts";
@@ -64,7 +65,7 @@ async function serve(settings: Settings): Promise<ExitCode> {
     stopped = untilStopped(async (signal) => drain(signal, await starting, settings, log), log, cut);
     stopped.catch(ignore);
   };
-  const starting = start(settings, { ...options, reload: async () => reloadAll(await starting, "admin"), onListen }, log);
+  const starting = start(settings, { ...options, reload: async (replacement) => reloadAll(await starting, "admin", replacement), onListen }, log);
   try {
     started = await starting;
     followFiles(started, startedAt);
@@ -97,15 +98,15 @@ function reloadOnChange(settings: Settings, tls: Awaited<ReturnType<typeof ON_DE
     // Includes changes before the files were watched.
     if (named.length > 0) reread().catch(({ message }: Error) => log.error(message));
   };
-  const reload = async (started: Started, by: ReloadCause) => {
+  const reload = async (started: Started, by: ReloadCause, replacement?: Replacement) => {
     const since = Date.now();
     const { reloadFrom } = await loaded(ON_DEMAND.reloading);
-    return reloadFrom(started.gateway, by, settings, log, () => followFiles(started, since));
+    return reloadFrom(started.gateway, by, settings, log, () => followFiles(started, since), replacement && { ...replacement, write: () => replacement.write(reloading.expect) });
   };
   /** The configuration, and every file that it or the settings name. */
-  const reloadAll = (started: Started, by: ReloadCause) => {
+  const reloadAll = (started: Started, by: ReloadCause, replacement?: Replacement) => {
     renew(started);
-    return reload(started, by);
+    return reload(started, by, replacement);
   };
   const tlsFiles = watchFiles(whenStarted(renew));
   tlsFiles.follow(tls?.tlsPaths(settings) ?? []);

@@ -11,12 +11,13 @@ import type { BoundAddress } from "../cluster/messages.ts";
 import type { Settings } from "../config/settings.ts";
 import type { Gateway } from "../embed/gateway.ts";
 import { ConfigError, GatewayCore, type CompleteOptions, type LastReload, type ListenOptions } from "../gateway/gateway.ts";
+import type { Replacement } from "../gateway/reloads.ts";
 import { readForStart } from "../parts/load.ts";
 import type { Manager } from "../manager/server.ts";
 import type { OperatorServer, OperatorTls } from "../operator/operator_server.ts";
 import type { TlsFiles } from "../server/tls.ts";
 import { Failure, listenFailure } from "./failure.ts";
-import { OF_ADMIN, ON_DEMAND, partsNamedBy } from "./on_demand.ts";
+import { ON_DEMAND, partsNamedBy } from "./on_demand.ts";
 import type { Opened } from "./operators.ts";
 import type { PassedSockets } from "./socket_activation.ts";
 
@@ -47,7 +48,7 @@ export interface StartOptions extends Pick<CompleteOptions, "config" | "configFi
   /** Used in place of ports that would be opened. Default: none. */
   readonly sockets?: PassedSockets;
   /** Called for a reload through the admin interface. */
-  readonly reload: () => Promise<LastReload>;
+  readonly reload: (replacement?: Replacement) => Promise<LastReload>;
   /** Called before the first port is open. */
   readonly onListen?: () => void;
 }
@@ -71,7 +72,7 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
   await configuration.findWarnings();
   const tls = settings.serverCertPath === null ? null : (await ON_DEMAND.tlsServer()).readTlsFiles(settings, log);
   const operatorTls = tls && { ...tls, part: ((name) => modules.part(name)) satisfies OperatorTls["part"] };
-  const admin = settings.admin && reported && (await ON_DEMAND.admin()).openAdmin(settings.admin, settings, { gateway: reported, tls: operatorTls, onRequest: OF_ADMIN, reload, log });
+  const admin = settings.admin && reported && (await ON_DEMAND.admin()).openAdmin(settings.admin, settings, { gateway: reported, tls: operatorTls, writing: settings.admin.write ? await ON_DEMAND.adminWrite() : null, reload, log });
   const probes = settings.probe && reported && (await ON_DEMAND.probes()).openProbes(settings.probe, settings.metricsToken, reported, log);
   let manager: Opened<Manager> | null = null;
   try {

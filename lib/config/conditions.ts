@@ -29,7 +29,8 @@ function masked(text: string, at: Path): string {
   return SECRET_NAME.test(String(at.at(-1))) ? maskLiterals(text) : text;
 }
 
-const SECRET_NAME = /(?:^|[^a-z])(?:auth|authorization|(?:api_?)?keys?|tokens?|secrets?|pass|password|passwd|credentials?|session(?:id)?|sid|signature|jwt)(?:[^a-z]|$)/i;
+/** Names of headers, parameters and cookies whose values are secrets. */
+export const SECRET_NAME = /(?:^|[^a-z])(?:auth|authorization|(?:api_?)?keys?|tokens?|secrets?|pass|password|passwd|credentials?|session(?:id)?|sid|signature|jwt)(?:[^a-z]|$)/i;
 
 /** Parsers cut spaces off at both ends (RFC 9110 §5.5). */
 const isHeaderText = (text: string) => FIELD_VALUE.test(text) && text === text.trim();

@@ -35,7 +35,7 @@ export type LoadResult<K extends PluginKind = PluginKind> =
   | {
       readonly ok: true;
       readonly config: Config;
-      /** Of the field `tests`, then of each file of `test_files`. They are not part of what is displayed, and not of the digest. */
+      /** Of the field `tests`, then of each file of `test_files`. They are not part of what is displayed. */
       readonly tests: readonly ConfigTest[];
       /** Those of `files` that hold tests. */
       readonly testFiles: readonly string[];
@@ -49,7 +49,7 @@ export type LoadResult<K extends PluginKind = PluginKind> =
       readonly secrets: ConfigSecrets;
       /** Of the source; undefined: it is a value. */
       readonly file: string | undefined;
-      /** Of `shown`, whatever the order of its keys: 12 hexadecimal digits of a SHA-256. */
+      /** Of the file; of a value: of `shown`, whatever the order of its keys. 12 hexadecimal digits of a SHA-256. */
       readonly digest: string;
       /** The values of references that no random text could stand for, by reference: see `Placeholders`. */
       readonly formed: ReadonlyMap<string, string>;
@@ -80,7 +80,7 @@ export function loadConfig<K extends PluginKind>(source: ConfigSource, options: 
   const inFiles = [...callers.issues, ...inTestFiles];
   if (config === INVALID || issues.length + inFiles.length > 0) return { ok: false, issues: [...issues.sort(byPosition), ...inFiles] };
   const shown = schema.show(root);
-  const digest = createHash("sha256").update(JSON.stringify(inKeyOrder(shown))).digest("hex").slice(0, 12);
+  const digest = createHash("sha256").update("text" in source ? source.text : JSON.stringify(inKeyOrder(shown))).digest("hex").slice(0, 12);
   return {
     ...{ ok: true, config, tests, testFiles, callerLists: callers.lists, callerFiles: callers.files, shown, digest, kinds },
     secrets: { root, marked: secrets, sources },

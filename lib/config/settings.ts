@@ -24,19 +24,21 @@ export function readSettings(flags: Flags, environment: Environment, host: Gatew
   const issues = [...(host.issues ?? [])];
   const values = readValues(SETTINGS, flags, environment, issues);
   const password = adminPassword(values, host, issues);
+  const viewerPassword = secret(VIEWER_PASSWORD, values.adminViewerPassword, values.adminViewerPasswordFile, host, issues);
   const metricsToken = secret(METRICS_TOKEN, values.metricsToken, values.metricsTokenFile, host, issues);
   issues.push(...problemsTogether(values, password));
   const tracing = asksForTraces(environment) ? host.readTracing!(environment, issues, host.readFile) : null;
   if (issues.length > 0) return { ok: false, issues };
-  return { ok: true, settings: settingsOf(values as Values, { password, metricsToken }, tracing, host) };
+  return { ok: true, settings: settingsOf(values as Values, { password, viewerPassword, metricsToken }, tracing, host) };
 }
 
 interface Secrets {
   readonly password: string | null;
+  readonly viewerPassword: string | null;
   readonly metricsToken: string | null;
 }
 
-function settingsOf(values: Values, { password, metricsToken }: Secrets, tracing: ReturnType<typeof readTracing>, host: Host) {
+function settingsOf(values: Values, { password, viewerPassword, metricsToken }: Secrets, tracing: ReturnType<typeof readTracing>, host: Host) {
   const { serverCertPath, serverKeyPath, caCertPath, clientAuth, persistence, workers, stateDir, adminUser: user, adminHosts, probePort: port, probeHost } = values;
   return {
     ...startOf(values, host),
@@ -44,7 +46,7 @@ function settingsOf(values: Values, { password, metricsToken }: Secrets, tracing
     /** Whether HTTPS clients are asked for a certificate, and whether a client without one is refused. */
     clientAuth: caCertPath === null ? ("none" as const) : (clientAuth ?? ("request" as const)),
     /** Null when the admin interface is off. */
-    admin: user === null || password === null ? null : adminOf(values, user, password),
+    admin: user === null || password === null ? null : adminOf(values, user, password, viewerPassword),
     /** Null when there is no listener for probes. `hosts`: names, besides localhost, by which its /metrics may be asked without a token. */
     probe: port === null ? null : { host: probeHost, port, hosts: [...(adminHosts ?? []), probeHost] },
     /** Null: metrics have no token of their own. */
@@ -56,11 +58,18 @@ function settingsOf(values: Values, { password, metricsToken }: Secrets, tracing
   };
 }
 
-function adminOf(values: Values, user: string, password: string) {
+function adminOf(values: Values, user: string, password: string, viewerPassword: string | null) {
+  const { adminViewerUser: viewer } = values;
   return {
     user,
     /** Plain, or a hash made by `edge-gateway hash-password`. */
     password,
+    /** Reads, with secrets masked. Null: there is no such user. */
+    viewer: viewer === null || viewerPassword === null ? null : { user: viewer, password: viewerPassword },
+    /** Whether the administrator may change the configuration file and the states of upstreams. */
+    write: values.adminWrite,
+    /** Null: changes are lines of the program's log alone. */
+    auditLogPath: values.adminAuditLogPath,
     host: values.adminHost,
     port: values.adminPort,
     tls: values.adminTls,
@@ -90,6 +99,7 @@ export function managerOf(values: ManagerValues) {
 }
 
 const ADMIN_PASSWORD: SecretRow = ["ADMIN_PASSWORD", SETTINGS.adminPassword];
+const VIEWER_PASSWORD: SecretRow = ["ADMIN_VIEWER_PASSWORD", SETTINGS.adminViewerPassword];
 const METRICS_TOKEN: SecretRow = ["METRICS_TOKEN", SETTINGS.metricsToken];
 type SecretRow = readonly [variable: string, row: Setting<string | null>];
 
@@ -133,6 +143,9 @@ function problemsTogether(values: Read, password: string | null): string[] {
     [user?.includes(":") === true, "ADMIN_USER: expected a name without a colon, which ends the name in Basic credentials (RFC 7617 §2)"],
     [user !== null && !isProtected, `ADMIN_USER is set without ADMIN_PASSWORD or ADMIN_PASSWORD_FILE: ${BOTH_OR_NONE}`],
     [user === null && isProtected, `an admin password is set without ADMIN_USER: ${BOTH_OR_NONE}`],
+    ...viewerRules(values),
+    [values.adminWrite === true && user === null, "ADMIN_WRITE needs an admin interface: set ADMIN_USER and ADMIN_PASSWORD"],
+    [values.adminAuditLogPath !== null && values.adminWrite === false, "ADMIN_AUDIT_LOG needs ADMIN_WRITE=true: without it nothing can be changed"],
     ...(manager === true ? managerRules(values) : []),
     [manager === true && values.managerBackendUrl === null && !hasAdmin, `MANAGER needs an admin interface to talk to: ${noAdmin}`],
   ];
@@ -144,6 +157,18 @@ function problemsTogether(values: Read, password: string | null): string[] {
     ["MANAGER_PORT", manager === true ? values.managerPort : null],
   ] as const;
   return [...messagesOf(rules), ...portProblems(ports)];
+}
+
+function viewerRules({ adminUser, adminViewerUser: viewer, adminViewerPassword: password, adminViewerPasswordFile: file }: Read): Rule[] {
+  const isProtected = password !== null || file !== null;
+  return [
+    [viewer?.includes(":") === true, "ADMIN_VIEWER_USER: expected a name without a colon, which ends the name in Basic credentials (RFC 7617 §2)"],
+    [viewer !== null && !isProtected, "ADMIN_VIEWER_USER needs ADMIN_VIEWER_PASSWORD or ADMIN_VIEWER_PASSWORD_FILE"],
+    [viewer === null && isProtected, "a password of a viewer is set without ADMIN_VIEWER_USER"],
+    [viewer !== null && adminUser === null, "ADMIN_VIEWER_USER needs an admin interface: set ADMIN_USER and ADMIN_PASSWORD"],
+    // The forms of one character (Unicode composition) are one name, as in a login.
+    [viewer !== null && viewer.normalize("NFC") === adminUser?.normalize("NFC"), "ADMIN_VIEWER_USER is the name of the administrator: give the viewer another one"],
+  ];
 }
 
 const WITHOUT_TLS = "SERVER_CERT_PATH and SERVER_KEY_PATH: without them there is no HTTPS";

@@ -65,7 +65,7 @@ export const START_SETTINGS = {
 };
 
 export interface Host {
-  /** Reads ADMIN_PASSWORD_FILE, METRICS_TOKEN_FILE and OTEL_EXPORTER_OTLP_CERTIFICATE; default: the file system. */
+  /** Reads ADMIN_PASSWORD_FILE, ADMIN_VIEWER_PASSWORD_FILE, METRICS_TOKEN_FILE and OTEL_EXPORTER_OTLP_CERTIFICATE; default: the file system. */
   readonly readFile?: (path: string) => Buffer | string;
   /** Whether standard error is a terminal. Default false. */
   readonly terminal?: boolean;

@@ -1,7 +1,7 @@
 /**
  * Reports when the content of a file changes: by a rename-save, a write in place, or a symlink swap (Kubernetes mounts).
  */
-import { realpathSync, statSync, watch, type FSWatcher } from "node:fs";
+import { statSync, watch, type FSWatcher } from "node:fs";
 import { basename, dirname, resolve } from "node:path";
 import { systemClock, type Clock, type Timer } from "../base/clock.ts";
 
@@ -21,7 +21,7 @@ const POLL_MS = 1500;
  * Network and container file systems and link targets may send no events, so the file is polled too.
  * A file that disappears briefly has not changed; its replacement may differ. The watch does not keep the process alive.
  */
-export function watchFile(path: string, { onChange, clock = systemClock, since = Infinity }: WatchOptions): { close(): void } {
+export function watchFile(path: string, { onChange, clock = systemClock, since = Infinity }: WatchOptions) {
   let known = changedAt(path) >= since ? null : signature(path);
   let settling: Timer | null = null;
   let watcher: FSWatcher | null = null;
@@ -61,6 +61,8 @@ export function watchFile(path: string, { onChange, clock = systemClock, since =
   listen();
   if (known === null) settle();
   return {
+    /** A file with this signature is no change. */
+    expect: (next: string) => void (known = next),
     close() {
       polling.cancel();
       settling?.cancel();
@@ -79,19 +81,18 @@ function changedAt(path: string): number {
 }
 
 /** Changes with the file that the path leads to, and with its content; null while there is no file. */
-function signature(path: string): string | null {
+export function signature(path: string): string | null {
   try {
-    const real = realpathSync(path);
-    const { dev, ino, size, mtimeNs } = statSync(real, { bigint: true });
-    return `${real}:${dev}:${ino}:${size}:${mtimeNs}`;
+    const { dev, ino, size, mtimeNs } = statSync(path, { bigint: true });
+    return `${dev}:${ino}:${size}:${mtimeNs}`;
   } catch {
     return null;
   }
 }
 
 /** Watches a set of files, which `follow` replaces: a file in both sets is watched without a gap. `since`: see `WatchOptions`, for new ones. */
-export function watchFiles(onChange: () => void): { follow(paths: readonly string[], since?: number): void; close(): void } {
-  const watchers = new Map<string, { close(): void }>();
+export function watchFiles(onChange: () => void) {
+  const watchers = new Map<string, ReturnType<typeof watchFile>>();
   const follow = (paths: readonly string[], since?: number) => {
     const wanted = new Set(paths.map((path) => resolve(path)));
     for (const [path, watcher] of watchers) {
@@ -101,5 +102,6 @@ export function watchFiles(onChange: () => void): { follow(paths: readonly strin
     }
     for (const path of wanted) if (!watchers.has(path)) watchers.set(path, watchFile(path, { onChange, since }));
   };
-  return { follow, close: () => follow([]) };
+  const expect = (path: string, signature: string) => watchers.get(path)?.expect(signature);
+  return { follow, expect, close: () => follow([]) };
 }

@@ -2,11 +2,20 @@
  * Replaces the configuration in force, one job after the other: each reads a configuration or files, and brings them into force in all
  * threads of the program or in none.
  */
+import { ignore } from "../base/errors.ts";
+import type { ConfigSource } from "../config/source.ts";
 import type { ConfigInput } from "./config_input.ts";
 import type { ReadConfig } from "./config_reader.ts";
 import type { Configuration } from "./configuration.ts";
 import { whyRefused } from "./refusal.ts";
 import type { Reloaded, ReloadCause } from "./status.ts";
+
+/** A text that is to become the content of the configuration's file. */
+export interface Replacement {
+  readonly text: Buffer;
+  /** Puts it there, once every thread can use it. `expect`: see `watchFiles`. Returns what takes it back. */
+  readonly write: (expect?: (path: string, signature: string) => void) => Promise<() => Promise<void>>;
+}
 
 export class Reloads {
   readonly #configuration: Configuration;
@@ -27,10 +36,27 @@ export class Reloads {
     if (config === undefined && this.#waiting !== null) return this.#waiting;
     const reloaded = this.#inTurn(() => {
       if (this.#waiting === reloaded) this.#waiting = null;
-      return this.#reload(config, by);
+      return this.#reloadSource(config, by);
     });
     this.#waiting = config === undefined ? reloaded : null;
     return reloaded;
+  }
+
+  /** As `reload`, of the text, which replaces the file. Where it is refused, the file stays as it is, and so does `lastReload`. */
+  replaceFile(replacement: Replacement, by: ReloadCause): Promise<Reloaded> {
+    this.#waiting = null;
+    return this.#inTurn(async () => {
+      const { reader, parts, options } = this.#configuration;
+      const { named } = reader;
+      const source = { text: replacement.text, file: options.configFile! };
+      try {
+        await parts.load(source, options.environment ?? process.env).catch(ignore); // The reload fails for the same reason, and reports it.
+        return await this.#reload(source, by, replacement.write);
+      } catch (error) {
+        reader.named = named;
+        throw error;
+      }
+    });
   }
 
   /** See `Gateway.rereadFiles`. */
@@ -64,54 +90,67 @@ export class Reloads {
     return replaced;
   }
 
-  async #reload(config: ConfigInput | undefined, by: ReloadCause): Promise<Reloaded> {
+  async #reloadSource(config: ConfigInput | undefined, by: ReloadCause): Promise<Reloaded> {
     const configuration = this.#configuration;
-    const { parts, reader } = configuration;
     const at = configuration.tools.clock.wall();
     try {
       configuration.checkOpen();
-      const source = reader.source(config);
-      await parts.loadParts(source);
-      for (const name of ["changes", "jsonText"] as const) await parts.loadPart(name);
-      this.#isReread = false;
-      await parts.partIfLoaded("callers")?.callerReaderOf(parts).readAhead(source);
-      const read = reader.load(source);
-      configuration.validity?.check(read);
-      await configuration.runTests(read, "strict");
-      // In slices before the configuration is in force: status and log need them at once afterwards.
-      const warnings = await parts.partIfLoaded("warnings")?.configWarningsInSlices(read.loaded);
-      const before = configuration.snapshot;
-      await this.#replace(read);
-      configuration.validity?.take(configuration.snapshot.config);
-      configuration.warnings = warnings ?? [];
-      configuration.proven = Promise.resolve();
-      if (this.#isReread) this.#rereadLater();
-      configuration.loadedAt = at;
-      const { digest, shown } = configuration.snapshot;
-      const changed = digest !== before.digest;
-      const changes = changed ? parts.part("changes").changesBetween(before.shown, shown) : [];
-      const taken = { at, by, digest, outcome: "taken", changes } as const;
-      configuration.lastReload = taken;
-      if (changed) configuration.lastChange = taken;
-      return { digest, changed, changes };
+      return await this.#reload(configuration.reader.source(config), by);
     } catch (error) {
       configuration.lastReload = { at, by, digest: configuration.snapshot.digest, outcome: "refused", ...whyRefused(error) };
       throw error;
     }
   }
 
-  async #replace(read: ReadConfig): Promise<void> {
+  async #reload(source: ConfigSource, by: ReloadCause, write?: Replacement["write"]): Promise<Reloaded> {
+    const configuration = this.#configuration;
+    const { parts, reader } = configuration;
+    const at = configuration.tools.clock.wall();
+    await parts.loadParts(source);
+    for (const name of ["changes", "jsonText"] as const) await parts.loadPart(name);
+    this.#isReread = false;
+    await parts.partIfLoaded("callers")?.callerReaderOf(parts).readAhead(source);
+    const read = reader.load(source);
+    configuration.validity?.check(read);
+    await configuration.runTests(read, "strict");
+    // In slices before the configuration is in force: status and log need them at once afterwards.
+    const warnings = await parts.partIfLoaded("warnings")?.configWarningsInSlices(read.loaded);
+    const before = configuration.snapshot;
+    await this.#replace(read, write);
+    configuration.validity?.take(configuration.snapshot.config);
+    configuration.warnings = warnings ?? [];
+    configuration.proven = Promise.resolve();
+    if (this.#isReread) this.#rereadLater();
+    configuration.loadedAt = at;
+    const { digest, shown } = configuration.snapshot;
+    const changed = digest !== before.digest;
+    const changes = changed ? parts.part("changes").changesBetween(before.shown, shown) : [];
+    const taken = { at, by, digest, outcome: "taken", changes } as const;
+    configuration.lastReload = taken;
+    if (changed) configuration.lastChange = taken;
+    return { digest, changed, changes };
+  }
+
+  /** `write` is called when all threads can use the configuration, and just before they do. */
+  async #replace(read: ReadConfig, write?: Replacement["write"]): Promise<void> {
     const configuration = this.#configuration;
     configuration.checkOpen();
     const prepared = configuration.compile(read);
+    let takeBack: Awaited<ReturnType<Replacement["write"]>> | undefined;
     try {
       await configuration.followers?.prepare(configuration.bundleOf(prepared));
       configuration.checkOpen();
+      takeBack = await write?.();
     } catch (error) {
       configuration.drop(prepared);
       throw error;
     }
-    configuration.enforce(prepared);
+    try {
+      configuration.enforce(prepared);
+    } catch (error) {
+      await takeBack?.();
+      throw error;
+    }
   }
 
   /** Files were reread while their new configuration was tested, with its older content of them. */

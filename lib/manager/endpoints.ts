@@ -30,7 +30,7 @@ export function createEndpoints(findFile: FindFile, forward: Forward, hosts: rea
     if (inbound.scheme === "http" && !isKnown(authority)) return problem(call, "misdirected", { detail: `${HOST_NOT_ALLOWED} ${TO_LOG_IN}` });
     const { path, query } = target;
     if (path === "/api" || path.startsWith("/api/")) {
-      if (!FORWARDED.has(method)) return wrongMethod(inbound, "GET, HEAD, POST, DELETE");
+      if (!FORWARDED.has(method)) return wrongMethod(inbound, "GET, HEAD, POST, PUT, DELETE");
       if (!READING.has(method) && isForeign(inbound, authority)) {
         const detail = "Only pages of this server may make changes. A proxy in front of it must not change the Host header.";
         return problem(call, "forbidden", { detail });
@@ -47,7 +47,7 @@ const TO_LOG_IN =
   "To log in, open http://localhost on the gateway's machine, or open a tunnel (ssh -L 5173:localhost:5173 …), or set MANAGER_TLS=true: browsers store the session cookie only over HTTPS and on http://localhost.";
 
 const READING = new Set(["GET", "HEAD"]);
-const FORWARDED = new Set([...READING, "POST", "DELETE"]);
+const FORWARDED = new Set([...READING, "POST", "PUT", "DELETE"]);
 
 /** `readTarget` returns clauses: "the path has a “..” segment". */
 function sentence(clause: string): string {

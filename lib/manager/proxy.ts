@@ -74,7 +74,7 @@ export class AdminProxy implements AdminBackend {
     if (body === null) fields.push(...framingOf(headers));
     else if (body.length > 0 || !SAFE.has(method)) fields.push("Content-Length", String(body.length));
     const list = fields as unknown as OutgoingHttpHeaders; // Node also accepts a flat list
-    const waitMs = method === "POST" ? REPLY_TO_POST_MS : REPLY_MS;
+    const waitMs = method === "POST" || method === "PUT" ? REPLY_TO_POST_MS : REPLY_MS;
     return new Promise((resolve, reject) => {
       if (headerValues(headers, "via").some((value) => value.includes(this.#via))) throw new Failure("upstream_invalid", LEADS_BACK);
       const request = requestBy(this.#connection.agent, { ...this.#connection, setHost: false, maxHeaderSize: MAX_HEAD_BYTES, method, path: url.pathname.replace(/\/$/, "") + path, headers: list });

@@ -28,7 +28,7 @@ describe("a page of an allowed origin", () => {
       expect(headers).toMatchObject({
         "access-control-allow-origin": UI,
         "access-control-allow-credentials": "true",
-        "access-control-expose-headers": "X-Request-Id, Retry-After",
+        "access-control-expose-headers": "X-Request-Id, Retry-After, ETag",
         vary: "Origin",
       });
     }
@@ -44,7 +44,7 @@ describe("a page of an allowed origin", () => {
       "access-control-allow-origin": UI,
       "access-control-allow-credentials": "true",
       "access-control-allow-methods": "DELETE, OPTIONS",
-      "access-control-allow-headers": "Authorization, Content-Type",
+      "access-control-allow-headers": "Authorization, Content-Type, If-Match",
       "access-control-max-age": "600",
       vary: "Origin",
     });

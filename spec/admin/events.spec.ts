@@ -4,7 +4,7 @@ import { request as tlsRequest } from "node:https";
 import { connect, type AddressInfo } from "node:net";
 import { afterEach, describe, expect, it, onTestFinished } from "vitest";
 import { EventStreams } from "../../lib/admin/events.ts";
-import { OF_ADMIN } from "../../lib/cli/on_demand.ts";
+import { OF_ADMIN } from "../../lib/cli/admin_requests.ts";
 import { createLog, silentLog } from "../../lib/base/log.ts";
 import type { GatewayHealth, GatewayStatus } from "../../lib/index.ts";
 import { manualClock } from "../support/clock.ts";

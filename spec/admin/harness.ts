@@ -8,7 +8,7 @@ import { createAdmin, type Admin, type AdminOptions } from "../../lib/admin/serv
 import type { InterfaceOptions, Secrets, ShownGateway } from "../../lib/admin/views.ts";
 import { silentLog } from "../../lib/base/log.ts";
 import type { Json } from "../../lib/config/json.ts";
-import { OF_ADMIN } from "../../lib/cli/on_demand.ts";
+import { OF_ADMIN } from "../../lib/cli/admin_requests.ts";
 import type { DryRun } from "../../lib/proof/dry_run.ts";
 import type { Explanation, Figures, GatewayHealth, GatewayStats, GatewayStatus, LastReload, LastTests, Point, TryFigures } from "../../lib/index.ts";
 import { manualClock, type ManualClock } from "../support/clock.ts";
@@ -234,6 +234,9 @@ export function optionsWith({ tls = null, source: shown = source, ...changes }: 
   return {
     user: USER,
     password: PASSWORD,
+    viewer: null,
+    write: false,
+    writing: null,
     jwtSecret: SECRET,
     sessionTtlS: 3600,
     cookie: "token",
@@ -268,7 +271,7 @@ export async function startAdmin(changes: AdminChanges = {}): Promise<Running> {
         response.on("data", (part: string) => (text += part));
         response.on("error", reject);
         response.on("end", () => {
-          resolve({ status: response.statusCode!, headers: response.headers, text, json: /json$/.test(response.headers["content-type"] ?? "") && text !== "" ? JSON.parse(text) : null });
+          resolve({ status: response.statusCode!, headers: response.headers, text, json: /json$/.test(response.headers["content-type"] ?? "") ? parsed(text) : null });
         });
       });
       asking.on("error", reject);
@@ -301,6 +304,15 @@ export async function startAdmin(changes: AdminChanges = {}): Promise<Running> {
         for (const text of texts) socket.write(text);
       }),
   };
+}
+
+/** Null: the text is no JSON, as a configuration file may be. */
+function parsed(text: string): any {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return null;
+  }
 }
 
 export function basic(user: string, password: string): string {

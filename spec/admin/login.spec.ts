@@ -61,7 +61,7 @@ describe("POST /login", () => {
     const got = await login();
     expect(got.status).toBe(200);
     expect(got.headers["content-type"]).toBe("application/json");
-    expect(got.json).toEqual({ user: USER, expires_at: "2026-01-01T00:15:00.000Z" });
+    expect(got.json).toEqual({ user: USER, role: "admin", expires_at: "2026-01-01T00:15:00.000Z" });
     expect(got.headers["set-cookie"]).toEqual([
       expect.stringMatching(/^token=[\w-]+\.[\w-]+\.[\w-]+; HttpOnly; Secure; SameSite=Strict; Path=\/; Max-Age=900$/),
     ]);

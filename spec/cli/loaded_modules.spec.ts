@@ -75,7 +75,8 @@ const PARTS = {
   workerReports: /^lib\/(?:report\/worker_reports|observe\/metrics_report)$/,
   recentRequests: /^lib\/gateway\/recent_requests$/,
   operator: /^lib\/operator\//,
-  admin: /^lib\/(?:admin\/|cli\/(?:admin_interface|own_folder)$)/,
+  admin: /^lib\/(?:admin\/(?!writing$|source_file$|masked_text$)|cli\/(?:admin_interface|admin_requests|own_folder)$)/,
+  adminWrite: /^lib\/admin\/(?:writing|source_file|masked_text)$/,
   manager: /^lib\/(?:manager\/(?!proxy$|backend$)|cli\/(?:manager|management_ui)$)/,
   managerProxy: /^lib\/manager\/(?:proxy|backend)$/,
   cluster: /^lib\/(?:cluster\/|cli\/workers$)/,
@@ -150,6 +151,7 @@ describe("the program loads what is named, and only that,", () => {
     ["with Server-Timing", { ...quickstart, global: { server_timing: true } }, [], {}, ["serverTiming"]],
     ["with probes", quickstart, [], { PROBE_PORT: "0" }, ["reporting", "metrics", "operator", "admin", "settings"]],
     ["with the admin interface", quickstart, [], ADMIN, ["reporting", "metrics", "recentRequests", "operator", "admin", "settings"]],
+    ["with an admin interface that writes", quickstart, [], { ...ADMIN, ADMIN_WRITE: "true" }, ["conditions", "reporting", "metrics", "logFile", "recentRequests", "operator", "admin", "adminWrite", "settings"]],
     ["with the management UI", quickstart, ["--manager"], ADMIN, ["reporting", "metrics", "recentRequests", "operator", "admin", "manager", "settings", "commandLine"]],
     ["with the management UI of another gateway", quickstart, ["--manager"], { MANAGER_BACKEND_API_URL: "http://127.0.0.1:1" }, ["operator", "manager", "managerProxy", "settings", "commandLine"]],
   ])("%s", async (_title, config, words, environment, parts) => {

@@ -102,6 +102,9 @@ describe("readSettings", () => {
     expect(settings({}, ADMIN).admin).toEqual({
       user: "admin",
       password: "pw",
+      viewer: null,
+      write: false,
+      auditLogPath: null,
       host: "127.0.0.1",
       port: 8081,
       tls: false,
@@ -112,6 +115,29 @@ describe("readSettings", () => {
       corsOrigins: [],
       hosts: ["127.0.0.1"],
     });
+  });
+
+  it("reads the viewer, with the password or its file, and the settings for changes", () => {
+    const readFile = (path: string) => Buffer.from(`from ${path}\n`);
+    const viewer = { ...ADMIN, ADMIN_VIEWER_USER: "eve" };
+    expect(settings({}, { ...viewer, ADMIN_VIEWER_PASSWORD: "v" }).admin!.viewer).toEqual({ user: "eve", password: "v" });
+    expect(settings({}, { ...viewer, ADMIN_VIEWER_PASSWORD_FILE: "/run/v" }, { readFile }).admin!.viewer).toEqual({ user: "eve", password: "from /run/v" });
+    expect(settings({ "admin-write": true, "admin-audit-log": "/a" }, ADMIN).admin).toMatchObject({ write: true, auditLogPath: "/a" });
+  });
+
+  it.each<[Record<string, string>, string]>([
+    [{ ADMIN_VIEWER_USER: "eve" }, "ADMIN_VIEWER_USER needs ADMIN_VIEWER_PASSWORD or ADMIN_VIEWER_PASSWORD_FILE"],
+    [{ ADMIN_VIEWER_PASSWORD: "v" }, "a password of a viewer is set without ADMIN_VIEWER_USER"],
+    [{ ADMIN_VIEWER_USER: "e:e", ADMIN_VIEWER_PASSWORD: "v" }, "ADMIN_VIEWER_USER: expected a name without a colon, which ends the name in Basic credentials (RFC 7617 §2)"],
+    [{ ADMIN_VIEWER_USER: "admin", ADMIN_VIEWER_PASSWORD: "v" }, "ADMIN_VIEWER_USER is the name of the administrator: give the viewer another one"],
+    [{ ADMIN_USER: "\u00e4", ADMIN_VIEWER_USER: "a\u0308", ADMIN_VIEWER_PASSWORD: "v" }, "ADMIN_VIEWER_USER is the name of the administrator: give the viewer another one"],
+    [{ ADMIN_USER: "", ADMIN_PASSWORD: "", ADMIN_VIEWER_USER: "eve", ADMIN_VIEWER_PASSWORD: "v" }, "ADMIN_VIEWER_USER needs an admin interface: set ADMIN_USER and ADMIN_PASSWORD"],
+    [{ ADMIN_USER: "", ADMIN_PASSWORD: "", ADMIN_WRITE: "true" }, "ADMIN_WRITE needs an admin interface: set ADMIN_USER and ADMIN_PASSWORD"],
+    [{ ADMIN_AUDIT_LOG: "/a" }, "ADMIN_AUDIT_LOG needs ADMIN_WRITE=true: without it nothing can be changed"],
+    [{ ADMIN_WRITE: "yes" }, 'ADMIN_WRITE: expected true or false, found "yes"'],
+    [{ ADMIN_VIEWER_USER: "eve", ADMIN_VIEWER_PASSWORD: "v", ADMIN_VIEWER_PASSWORD_FILE: "/f" }, "ADMIN_VIEWER_PASSWORD and ADMIN_VIEWER_PASSWORD_FILE are both set: set one of them"],
+  ])("refuses %j of a viewer or of changes: %s", (environment, message) => {
+    expect(issues({}, { ...ADMIN, ...environment }, { readFile: () => "x" })).toEqual([message]);
   });
 
   it("reads the admin password from a file, without its final newline", () => {

@@ -69,7 +69,7 @@ describe("tests of the configuration of a running program", () => {
     await running.says("tried");
     tests(200);
     await running.says(REFUSED);
-    await running.says('"message":"configuration read again: its text is the same');
+    await running.says('"message":"configuration reloaded"');
   });
 
   it("neither the start nor a reload runs the tests with --no-tests", async () => {

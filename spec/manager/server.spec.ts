@@ -147,7 +147,7 @@ describe("/api", () => {
     const { port } = await startManager(9);
     const talk = await connect(port);
     talk.send(`${method === "LOGIN" ? "PROPFIND" : method} /api/gateway HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n`);
-    expect(await talk.closed()).toMatch(/^HTTP\/1\.1 405 [\s\S]*\r\nAllow: GET, HEAD, POST, DELETE\r\n/);
+    expect(await talk.closed()).toMatch(/^HTTP\/1\.1 405 [\s\S]*\r\nAllow: GET, HEAD, POST, PUT, DELETE\r\n/);
   });
 
   it("gives 403 for unsafe methods from pages of other origins before asking the admin interface; SameSite protects reading", async () => {

@@ -1,0 +1,51 @@
+/**
+ * Masks the secrets in the text of a configuration, and keeps the rest of it byte for byte.
+ */
+import { SECRET_NAME } from "../config/conditions.ts";
+import { MASK } from "../config/schema_core.ts";
+import { concealerOf, type WithSecrets } from "../config/secrets.ts";
+import { maskLiterals } from "../config/references.ts";
+import { redacted } from "../http/redact.ts";
+
+/** Strings and what structures them; all else of a valid text is values without secrets. */
+const TOKEN = /"[^"\\]*(?:\\.[^"\\]*)*"|[{}[\],]/gs;
+
+/** `loaded`: what the text, which has no errors, was read as. `masked`: how many of its texts are masked. */
+export function maskedText(text: Buffer, loaded: WithSecrets): { readonly text: Buffer; readonly masked: number } {
+  const conceal = concealerOf(loaded);
+  const marked = new Map(loaded.secrets.marked.map(({ at, masked }) => [JSON.stringify(at), masked]));
+  const written = text.toString();
+  const path: (string | number)[] = [];
+  let isKey = false;
+  let [result, from, count] = ["", 0, 0];
+  for (const { 0: token, index } of written.matchAll(TOKEN)) {
+    if (token === "{" || token === "[") {
+      path.push(token === "{" ? "" : 0);
+      isKey = token === "{";
+    } else if (token === "}" || token === "]") {
+      path.pop();
+      isKey = false;
+    } else if (token === ",") {
+      const last = path.at(-1)!;
+      isKey = typeof last === "string";
+      if (typeof last === "number") path[path.length - 1] = last + 1;
+    } else if (isKey) {
+      path[path.length - 1] = JSON.parse(token) as string;
+      isKey = false;
+    } else {
+      const value = JSON.parse(token) as string;
+      const shown = conceal(marked.get(JSON.stringify(path)) ?? (path[0] === "tests" ? inTest(path, value) : value));
+      if (shown === value) continue;
+      result += written.slice(from, index) + JSON.stringify(shown);
+      from = index + token.length;
+      count++;
+    }
+  }
+  return { text: Buffer.from(result + written.slice(from)), masked: count };
+}
+
+/** The requests of tests have the credentials of callers, of which the configuration may have hashes alone. */
+function inTest(path: readonly (string | number)[], value: string): string {
+  const name = path.findLast((step) => typeof step === "string") as string;
+  return SECRET_NAME.test(name) || /cookie/i.test(name) ? maskLiterals(value) : redacted(value).replaceAll("[redacted]", MASK);
+}

@@ -1,0 +1,114 @@
+/**
+ * The file of the configuration, as the admin interface reads and replaces it. The file stays the truth: a change by another program is
+ * never overwritten, and after a crash the file has its former content or the new one, as a whole.
+ */
+import { createHash, randomBytes } from "node:crypto";
+import { accessSync, constants, realpathSync, renameSync, statSync, type Stats } from "node:fs";
+import { open, rm } from "node:fs/promises";
+import { basename, dirname, join, resolve, sep } from "node:path";
+import { Fault, ignore } from "../base/errors.ts";
+import { readRegularFile, whyUnreadable } from "../base/regular_file.ts";
+import { signature } from "../config/watch.ts";
+import type { Replacement } from "../gateway/reloads.ts";
+import { whyUnwritable } from "../observe/log_file.ts";
+
+export interface FileState {
+  /** Where the links of the path lead. */
+  readonly target: string;
+  readonly text: Buffer;
+  readonly digest: string;
+}
+
+export class SourceFile {
+  readonly #path: string;
+
+  constructor(path: string) {
+    this.#path = resolve(path);
+  }
+
+  /** Throws a `Fault` with a sentence for the administrator. */
+  read(): FileState {
+    try {
+      const target = realpathSync(this.#path);
+      const text = readRegularFile(target);
+      return { target, text, digest: sourceDigest(text) };
+    } catch (error) {
+      throw new Fault("conflict", `The configuration file ${this.#path} cannot be read: ${whyUnreadable(error)}.`);
+    }
+  }
+
+  /** Throws a `Fault` where the file cannot be replaced. */
+  checkWritable({ target }: FileState): void {
+    const folder = dirname(target);
+    // Kubernetes puts the content of a ConfigMap into "..2026_01_02", and changes where the link "..data" leads.
+    if (folder.split(sep).some((name) => name.startsWith(".."))) throw new Fault("conflict", `${this.#path} is from a ConfigMap or a Secret of Kubernetes, which would undo the change: change it there.`);
+    for (const path of [target, folder]) {
+      // The system lets root write all the same.
+      const why = (statSync(path).mode & 0o222) === 0 ? "nobody may write there" : unwritable(path);
+      if (why !== null) throw new Fault("conflict", `${path} is read-only (${why}): change the file where it comes from, or its permissions.`);
+    }
+  }
+
+  /**
+   * Replaces the content, if it still is that of `before`; owner and mode stay. Rejects with a `Fault`, and nothing has changed. `expect` gets
+   * the signature of the new file, so that a watcher does not take it for another change. Returns what puts the former content back.
+   */
+  async replace(text: Buffer, before: FileState, expect: NonNullable<Parameters<Replacement["write"]>[0]> = ignore): Promise<() => Promise<void>> {
+    const { target } = before;
+    const beside = join(dirname(target), `.${basename(target)}.${randomBytes(12).toString("hex")}.new`);
+    try {
+      await write(beside, text, statSync(target));
+      const written = signature(beside)!;
+      const found = this.read();
+      // No task of this program runs from here to the renaming; other programs have microseconds.
+      if (found.target !== target || !found.text.equals(before.text)) throw new Fault("precondition_failed", `${this.#path} has been changed meanwhile: its digest is ${found.digest}.`);
+      renameSync(beside, target);
+      expect(this.#path, written);
+    } catch (error) {
+      await rm(beside, { force: true }).catch(ignore);
+      throw error instanceof Fault ? error : new Fault("conflict", `${this.#path} cannot be replaced: ${whyNotReplaced(error)}.`);
+    }
+    // The new content is in force for all programs: without this it may be the former one after a crash of the system.
+    const folder = await open(dirname(target)).catch(() => null);
+    await folder?.sync().catch(ignore);
+    await folder?.close();
+    return async () => void (await this.replace(before.text, { target, text, digest: sourceDigest(text) }, expect));
+  }
+}
+
+/** A file that was not there, with the owner and the mode of another one. */
+async function write(path: string, text: Buffer, { mode, uid, gid }: Stats): Promise<void> {
+  const handle = await open(path, "wx", 0o600);
+  try {
+    await handle.writeFile(text);
+    const own = await handle.stat();
+    if (own.uid !== uid || own.gid !== gid) await handle.chown(uid, gid);
+    await handle.chmod(mode & 0o7777);
+    await handle.sync();
+  } finally {
+    await handle.close();
+  }
+}
+
+/** As `loadConfig` names it. */
+export function sourceDigest(text: Buffer): string {
+  return createHash("sha256").update(text).digest("hex").slice(0, 12);
+}
+
+/** Null: this process may write there. */
+function unwritable(path: string): string | null {
+  try {
+    accessSync(path, constants.W_OK);
+    return null;
+  } catch (error) {
+    return whyUnwritable(error);
+  }
+}
+
+function whyNotReplaced(error: unknown): string {
+  const { code, syscall } = error as NodeJS.ErrnoException;
+  if (code === "EBUSY") return "it is mounted by itself: mount its folder instead";
+  if (code === "ENOSPC" || code === "EDQUOT") return "the disk is full";
+  if (code === "EFBIG") return "it would be larger than files may be";
+  return syscall === "fchown" ? "a new file cannot have its owner and group" : whyUnwritable(error);
+}

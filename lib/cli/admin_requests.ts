@@ -1,0 +1,18 @@
+/**
+ * What only some requests of the admin interface need: how each is loaded.
+ */
+import type { OnRequest } from "../admin/endpoints.ts";
+
+export const OF_ADMIN: OnRequest = {
+  session: () => import("../admin/session.ts"),
+  login: () => import("../admin/login.ts"),
+  now: () => import("../admin/now.ts"),
+  figures: () => import("../admin/figures_request.ts"),
+  process: () => import("../admin/process_request.ts"),
+  callers: () => import("../admin/callers_request.ts"),
+  explain: () => import("../admin/explain_request.ts"),
+  reload: () => import("../admin/reload_request.ts"),
+  schema: () => import("../admin/schema_request.ts"),
+  events: () => import("../admin/events.ts"),
+  tail: () => import("../admin/tail_request.ts"),
+};
