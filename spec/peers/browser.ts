@@ -41,10 +41,11 @@ export interface Page extends Pick<Locator, "getByRole" | "getByText" | "locator
   context(): Context;
   addInitScript(script: { content: string }): Promise<void>;
   close(): Promise<void>;
+  waitForEvent(event: "download"): Promise<{ suggestedFilename(): string; path(): Promise<string> }>;
   on(event: "console", act: (message: { type(): string; text(): string }) => void): void;
   on(event: "pageerror", act: (error: Error) => void): void;
   on(event: "request", act: (request: { url(): string }) => void): void;
-  readonly keyboard: { press(key: string): Promise<void> };
+  readonly keyboard: { press(key: string): Promise<void>; type(text: string): Promise<void> };
 }
 
 export interface Context {

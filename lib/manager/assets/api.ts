@@ -50,12 +50,16 @@ export async function ask<T>(method: Method, path: string, asked: Asked = {}): P
   return parsed(decoded(bytes)) as T;
 }
 
-/** The file of the configuration, byte for byte, and its digest; with another `path` a former one. Rejects with an `ApiError`. */
-export async function askSource(path = "/gateway/source"): Promise<{ readonly text: string; readonly digest: string }> {
+/**
+ * The file of the configuration, byte for byte, its digest, and why it cannot be changed from here (null: it can); with another `path` a former
+ * one. Rejects with an `ApiError`.
+ */
+export async function askSource(path = "/gateway/source"): Promise<{ readonly text: string; readonly digest: string; readonly readOnly: string | null }> {
   const { bytes, response } = await send("GET", path, {});
+  const readOnly = response.headers.get("Source-Read-Only");
   const digest = /^"(.+)"$/.exec(response.headers.get("ETag") ?? "")?.[1] ?? "";
   try {
-    return { text: new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes), digest };
+    return { text: new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes), digest, readOnly: readOnly === null ? null : decodeURIComponent(readOnly) };
   } catch {
     throw new ApiError(0, { detail: "The file is not UTF-8, so it cannot be edited here. Save it as UTF-8." }, null);
   }

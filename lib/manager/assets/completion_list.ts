@@ -3,11 +3,9 @@
  */
 import type { Completion } from "./completion.ts";
 import { el, replace } from "./dom.ts";
-import type { EditorView } from "./editor_view.ts";
+import { LINE_PX, type EditorView } from "./editor_view.ts";
 
 const ID = "editor-suggestions";
-const LINE_PX = 20;
-const LIST_PX = 320;
 
 export class CompletionList {
   readonly node = el("ul", { class: "editor__suggestions", role: "listbox", id: ID, "aria-label": "Suggestions", hidden: true });
@@ -25,21 +23,17 @@ export class CompletionList {
 
   show(completion: Completion | null): void {
     this.#completion = completion;
-    this.#chosen = 0;
-    const { field } = this.#view();
     this.node.hidden = completion === null;
-    if (completion === null) {
-      field.removeAttribute("aria-activedescendant");
-      return;
-    }
+    const { field } = this.#view();
+    if (completion === null) return field.removeAttribute("aria-activedescendant");
     replace(this.node, ...completion.suggestions.map(({ label, detail }, i) => {
-      const choose = (event: Event) => (event.preventDefault(), this.#accept(i));
-      return el("li", { role: "option", id: `${ID}-${i}`, onpointerdown: choose }, el("span", { class: "mono" }, label), detail !== "" && el("span", { class: "muted" }, " ", detail));
+      const onpointerdown = (event: Event) => (event.preventDefault(), this.#accept(i));
+      return el("li", { role: "option", id: `${ID}-${i}`, onpointerdown }, el("span", { class: "mono" }, label), el("span", { class: "muted" }, ` ${detail}`));
     }));
-    this.#mark();
-    const { x, y } = this.#view().caretAt(completion.from);
-    const isBelow = y + LINE_PX + Math.min(this.node.offsetHeight, 220) <= field.clientHeight || y < field.clientHeight / 2;
-    this.node.style.left = `${Math.max(Math.min(x, field.clientWidth - LIST_PX), 0)}px`;
+    this.#choose(0);
+    const { x, y } = this.#view().pointOf(completion.from);
+    const isBelow = y < field.clientHeight / 2;
+    this.node.style.left = `${Math.max(Math.min(x, field.clientWidth - this.node.offsetWidth), 0)}px`;
     this.node.style.top = `${isBelow ? y + LINE_PX : y - this.node.offsetHeight}px`;
   }
 
@@ -49,22 +43,23 @@ export class CompletionList {
     if (count === 0 || ctrlKey || altKey || metaKey || shiftKey) return false;
     if (key === "Escape") this.show(null);
     else if (key === "Enter" || key === "Tab") this.#accept(this.#chosen);
-    else if (key === "ArrowDown" || key === "ArrowUp") {
-      this.#chosen = (this.#chosen + (key === "ArrowDown" ? 1 : -1) + count) % count;
-      this.#mark();
-    } else return false;
+    else if (key === "ArrowDown") this.#choose((this.#chosen + 1) % count);
+    else if (key === "ArrowUp") this.#choose((this.#chosen - 1 + count) % count);
+    else return false;
     return true;
   }
 
-  #mark(): void {
-    for (const [i, option] of [...this.node.children].entries()) option.setAttribute("aria-selected", String(i === this.#chosen));
-    this.#view().field.setAttribute("aria-activedescendant", `${ID}-${this.#chosen}`);
-    this.node.children[this.#chosen]?.scrollIntoView({ block: "nearest" });
+  #choose(index: number): void {
+    this.#chosen = index;
+    for (const [i, option] of [...this.node.children].entries()) option.setAttribute("aria-selected", String(i === index));
+    this.#view().field.setAttribute("aria-activedescendant", `${ID}-${index}`);
+    this.node.children[index]!.scrollIntoView({ block: "nearest" });
   }
 
   #accept(index: number): void {
     const { from, to, suggestions } = this.#completion!;
+    const { insert, caret } = suggestions[index]!;
     this.show(null);
-    this.#view().replace(from, to, suggestions[index]!.insert, suggestions[index]!.caret);
+    this.#view().replace(from, to, insert, caret);
   }
 }

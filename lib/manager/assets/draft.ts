@@ -8,12 +8,16 @@ export interface Source {
   readonly text: string;
   /** As the ETag of GET /gateway/source and as `digest` of the status. */
   readonly digest: string;
+  /** Why the file cannot be changed from here, as where it is signed. Absent or null: it can. */
+  readonly readOnly?: string | null;
 }
+
+const NONE: Source = { text: "", digest: "" };
 
 export class Draft {
   readonly #read: () => Promise<Source>;
   readonly #listeners = new Set<() => void>();
-  #base: Source | null = null;
+  #base = NONE;
   #text = "";
   #user: string | null = null;
   #reading: Promise<void> | null = null;
@@ -25,25 +29,25 @@ export class Draft {
 
   /** The file that the text is based on. "" before `load`. */
   get baseText(): string {
-    return this.#base?.text ?? "";
+    return this.#base.text;
   }
 
   /** For If-Match. "" before `load`. */
   get baseDigest(): string {
-    return this.#base?.digest ?? "";
+    return this.#base.digest;
+  }
+
+  get readOnly(): string | null {
+    return this.#base.readOnly ?? null;
   }
 
   get text(): string {
     return this.#text;
   }
 
-  get isLoaded(): boolean {
-    return this.#base !== null;
-  }
-
   /** Whether the text differs from its base. */
   get isDirty(): boolean {
-    return this.#base !== null && this.#text !== this.#base.text;
+    return this.#base !== NONE && this.#text !== this.#base.text;
   }
 
   setText(text: string): void {
@@ -65,21 +69,18 @@ export class Draft {
 
   /** Takes `source` as the base: what has just been applied. */
   setBase(source: Source): void {
-    const wasDirty = this.isDirty;
+    if (!this.isDirty) this.#text = source.text;
     this.#base = source;
-    if (!wasDirty) this.#text = source.text;
     this.#changed();
   }
 
-  /** Returns to the base. */
   discard(): void {
     this.setText(this.baseText);
   }
 
-  /** Forgets everything: after a sign-out, and when another user has signed in. */
+  /** After a sign-out, and when another user has signed in. */
   forget(): void {
-    this.#base = null;
-    this.#text = "";
+    [this.#base, this.#text] = [NONE, ""];
     this.#changed();
   }
 

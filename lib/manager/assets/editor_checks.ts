@@ -1,15 +1,7 @@
 /**
  * Has the gateway check a text while it is typed: once the keys rest, one text at a time, and later if the gateway asks for that.
  */
-import { ApiError, type Warning } from "./api.ts";
-
-export interface Issue {
-  readonly path: string;
-  readonly line: number | null;
-  readonly column: number | null;
-  readonly message: string;
-  readonly file?: string;
-}
+import { ApiError, type Issue, type Warning } from "./api.ts";
 
 /** What the editor reads of the reply to POST /gateway/validate. */
 export interface Verdict {
@@ -18,11 +10,11 @@ export interface Verdict {
   readonly tests: { readonly passed: number; readonly failed: number } | null;
 }
 
-/** Something to be said about the text. Lines and columns count from 1; null: about all of it, or another file. */
+/** Something to be said about the text. */
 export interface Finding {
   readonly kind: "error" | "warning";
-  readonly line: number | null;
-  readonly column: number | null;
+  /** Offset of the place; null: it is about all of the text, or about another file. */
+  readonly at: number | null;
   readonly message: string;
 }
 
@@ -75,7 +67,7 @@ export class Checks {
     let waitS = 0;
     try {
       const verdict = await this.#options.validate(text);
-      this.verdict = { text, findings: findingsOf(verdict), tests: verdict.tests };
+      this.verdict = { text, findings: findingsOf(text, verdict), tests: verdict.tests };
       this.trouble = null;
     } catch (error) {
       const { status = 0, retryAfterS = null } = error instanceof ApiError ? error : {};
@@ -91,16 +83,25 @@ export class Checks {
   }
 }
 
-function findingsOf({ issues, warnings }: Verdict): readonly Finding[] {
-  return [
-    ...issues.map((issue): Finding => {
-      if (typeof issue === "string") return { kind: "error", line: null, column: null, message: issue };
-      const { path, line, column, message, file } = issue;
-      const isOwn = file === undefined;
-      return { kind: "error", line: isOwn ? line : null, column: isOwn ? column : null, message: `${isOwn ? "" : `${file}${line === null ? "" : `:${line}:${column}`} `}${path === "" ? "" : `${path}: `}${message}` };
-    }),
-    ...warnings.map(({ line = null, column = null, message, remedy }): Finding => ({ kind: "warning", line, column, message: remedy === undefined ? message : `${message} Remedy: ${remedy}` })),
-  ];
+function findingsOf(text: string, { issues, warnings }: Verdict): readonly Finding[] {
+  const at = (line: number | null = null, column: number | null = null) => (line === null ? null : offsetIn(text, line, column ?? 1));
+  const errors = issues.map((issue): Finding => {
+    if (typeof issue === "string") return { kind: "error", at: null, message: issue };
+    const { path, line, column, message, file } = issue;
+    const where = [file === undefined ? "" : line === null ? file : `${file}:${line}:${column}`, path].filter((part) => part !== "");
+    return { kind: "error", at: file === undefined ? at(line, column) : null, message: [...where, message].join(": ") };
+  });
+  const others = warnings.map(({ line, column, message, remedy }): Finding => {
+    return { kind: "warning", at: at(line, column), message: remedy === undefined ? message : `${message} Remedy: ${remedy}` };
+  });
+  return [...errors, ...others];
+}
+
+/** Lines and columns count from 1; a column is a code point. */
+export function offsetIn(text: string, line: number, column: number): number {
+  let start = 0;
+  for (let i = 1; i < line && start >= 0; i++) start = text.indexOf("\n", start) + 1 || -1;
+  return start < 0 ? text.length : start + [...text.slice(start, start + 2 * column)].slice(0, column - 1).join("").length;
 }
 
 /** Where an offset of `before` is in `after`; null: that part has been changed. */

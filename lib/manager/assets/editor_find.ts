@@ -1,5 +1,5 @@
 /**
- * The find bar of the editor.
+ * The find bar of the editor. Matches ignore case, and do not overlap.
  */
 import { el, setText } from "./dom.ts";
 import type { EditorView, Mark } from "./editor_view.ts";
@@ -7,87 +7,83 @@ import { number } from "./format.ts";
 
 const MAX_FOUND = 10_000;
 
-export interface FindBar {
+export class FindBar {
   readonly node: HTMLElement;
-  /** The matches that are to be marked. */
-  readonly marks: readonly Mark[];
-  open(): void;
-  /** Searches again, after a change of the text. */
-  update(): void;
-}
+  readonly #view: EditorView;
+  /** Called when other matches are to be marked. */
+  readonly #changed: () => void;
+  readonly #input = el("input", { type: "search", id: "editor-find", autocomplete: "off", spellcheck: "false", oninput: () => this.#search(0) });
+  readonly #count = el("span", { class: "muted", role: "status" });
+  /** Offsets. */
+  #found: readonly number[] = [];
+  #current = -1;
 
-/** `changed` is called when there are other marks. */
-export function findBar(view: EditorView, changed: () => void): FindBar {
-  const input = el("input", { type: "search", id: "editor-find", autocomplete: "off", spellcheck: "false", oninput: () => search(true) });
-  const count = el("span", { class: "muted", role: "status" });
-  const button = (text: string, act: () => void) => el("button", { type: "button", class: "button button--small", onclick: act }, text);
-  const node = el(
-    "div",
-    { class: "toolbar editor__find", role: "search", hidden: true, onkeydown: onKey },
-    el("label", { for: "editor-find" }, "Find"),
-    el("div", { class: "json__find" }, input),
-    button("Previous", () => go(-1)),
-    button("Next", () => go(1)),
-    count,
-    button("Close", close),
-  );
-  let found: readonly number[] = [];
-  let current = -1;
-  return {
-    node,
-    get marks() {
-      return found.map((from, i): Mark => ({ from, to: from + input.value.length, kind: i === current ? "current" : "found" }));
-    },
-    open() {
-      const { selectionStart: from, selectionEnd: to } = view.field;
-      const selected = view.text.slice(from, to);
-      if (selected !== "" && !selected.includes("\n")) input.value = selected;
-      node.hidden = false;
-      input.focus();
-      input.select();
-      search(true);
-    },
-    update: () => !node.hidden && search(false),
-  };
-
-  /** Matches ignore case, and do not overlap. */
-  function search(isNew: boolean): void {
-    const wanted = input.value.toLowerCase();
-    const text = view.text.toLowerCase();
-    const all: number[] = [];
-    for (let at = wanted === "" ? -1 : text.indexOf(wanted); at >= 0 && all.length < MAX_FOUND; at = text.indexOf(wanted, at + wanted.length)) all.push(at);
-    found = all;
-    current = isNew ? -1 : Math.min(current, all.length - 1);
-    const next = all.findIndex((at) => at >= view.field.selectionStart);
-    if (isNew && all.length > 0) show(next < 0 ? 0 : next);
-    else say();
+  constructor(view: EditorView, changed: () => void) {
+    [this.#view, this.#changed] = [view, changed];
+    const button = (text: string, act: () => void) => el("button", { type: "button", class: "button button--small", onclick: act }, text);
+    const buttons = [button("Previous", () => this.#go(-1)), button("Next", () => this.#go(1)), this.#count, button("Close", () => this.#close())];
+    const field = [el("label", { for: "editor-find" }, "Find"), el("div", { class: "json__find" }, this.#input)];
+    this.node = el("div", { class: "toolbar", role: "search", hidden: true, onkeydown: (event: KeyboardEvent) => this.#onKey(event) }, ...field, ...buttons);
   }
 
-  function go(by: 1 | -1): void {
-    if (found.length > 0) show((current + by + found.length) % found.length);
+  get marks(): readonly Mark[] {
+    const { length } = this.#input.value;
+    return this.#found.map((from, i) => ({ from, to: from + length, kind: i === this.#current ? "current" : "found" }));
   }
 
-  function show(index: number): void {
-    current = index;
-    view.select(found[index]!, found[index]! + input.value.length);
-    say();
+  open(): void {
+    const { selectionStart: from, selectionEnd: to } = this.#view.field;
+    const selected = this.#view.text.slice(from, to);
+    if (selected !== "" && !selected.includes("\n")) this.#input.value = selected;
+    this.node.hidden = false;
+    this.#input.focus();
+    this.#input.select();
+    this.#search(0);
   }
 
-  function say(): void {
-    setText(count, input.value === "" ? "" : found.length === 0 ? "Not found" : `${number(current + 1)} of ${number(found.length)}${found.length === MAX_FOUND ? " or more" : ""}`);
-    changed();
+  /** Searches again after a change of the text, and moves to no match. */
+  update(): void {
+    if (!this.node.hidden) this.#search(null);
   }
 
-  function close(): void {
-    node.hidden = true;
-    found = [];
-    changed();
-    view.field.focus();
+  #search(by: 0 | null): void {
+    const wanted = this.#input.value.toLowerCase();
+    const text = this.#view.text.toLowerCase();
+    const found: number[] = [];
+    for (let at = wanted === "" ? -1 : text.indexOf(wanted); at >= 0 && found.length < MAX_FOUND; at = text.indexOf(wanted, at + wanted.length)) found.push(at);
+    this.#found = found;
+    this.#current = Math.max(found.findIndex((at) => at >= this.#view.field.selectionStart), Math.min(found.length, 1) - 1);
+    if (by === null) this.#show();
+    else this.#go(by);
   }
 
-  function onKey(event: KeyboardEvent): void {
-    if (event.key === "Escape") close();
-    else if (event.key === "Enter" && event.target === input) go(event.shiftKey ? -1 : 1);
+  #go(by: 1 | 0 | -1): void {
+    const { length } = this.#found;
+    if (length > 0) {
+      this.#current = (this.#current + by + length) % length;
+      const from = this.#found[this.#current]!;
+      this.#view.select(from, from + this.#input.value.length);
+    }
+    this.#show();
+  }
+
+  #show(): void {
+    const { length } = this.#found;
+    const count = `${number(this.#current + 1)} of ${number(length)}${length === MAX_FOUND ? " or more" : ""}`;
+    setText(this.#count, this.#input.value === "" ? "" : length === 0 ? "Not found" : count);
+    this.#changed();
+  }
+
+  #close(): void {
+    this.node.hidden = true;
+    this.#found = [];
+    this.#changed();
+    this.#view.field.focus();
+  }
+
+  #onKey(event: KeyboardEvent): void {
+    if (event.key === "Escape") this.#close();
+    else if (event.key === "Enter" && event.target === this.#input) this.#go(event.shiftKey ? -1 : 1);
     else return;
     event.preventDefault();
   }

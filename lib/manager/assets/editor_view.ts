@@ -6,40 +6,32 @@ import { el, replace, setText, type Child } from "./dom.ts";
 import { MAX_COLOURED, piecesOf, type LineMark } from "./json_colours.ts";
 
 /** Also in editor.css. */
-const LINE_PX = 20;
+export const LINE_PX = 20;
 const PADDING_PX = 8;
 /** Drawn above and below the visible lines. */
 const SPARE_LINES = 4;
 
-export interface Mark {
-  readonly from: number;
-  readonly to: number;
-  readonly kind: LineMark["kind"];
-}
-
-export interface Caret {
-  readonly x: number;
-  readonly y: number;
-}
+export type Mark = LineMark;
 
 export class EditorView {
   readonly field: HTMLTextAreaElement;
   readonly node: HTMLElement;
   readonly #numbers = el("div");
   readonly #rows = el("div", { class: "editor__rows" });
-  readonly #body: HTMLElement;
   readonly #resized = new ResizeObserver(() => this.draw());
   #text = "";
   /** Offset of the beginning of each line. */
   #starts: readonly number[] = [0];
   #marks: readonly Mark[] = [];
+  /** What the rows show. */
   #drawn: string[] = [];
 
   constructor(attributes: Readonly<Record<string, string>>, overlay: Child) {
-    const own = { class: "editor__field mono", wrap: "off", spellcheck: "false", autocomplete: "off", autocapitalize: "off", rows: 12 };
+    const own = { class: "editor__field", wrap: "off", spellcheck: "false", autocomplete: "off", autocapitalize: "off", rows: 12 };
     this.field = el("textarea", { ...own, ...attributes, onscroll: () => this.draw() });
-    this.#body = el("div", { class: "editor__body" }, el("div", { class: "editor__layer mono", "aria-hidden": "true" }, this.#rows), this.field, overlay);
-    this.node = el("div", { class: "editor" }, el("div", { class: "editor__numbers", "aria-hidden": "true" }, this.#numbers), this.#body);
+    const layer = el("div", { class: "editor__layer", "aria-hidden": "true" }, this.#rows);
+    const numbers = el("div", { class: "editor__numbers", "aria-hidden": "true" }, this.#numbers);
+    this.node = el("div", { class: "editor" }, numbers, el("div", { class: "editor__body" }, layer, this.field, overlay));
     this.#resized.observe(this.field);
   }
 
@@ -85,13 +77,7 @@ export class EditorView {
     this.draw();
   }
 
-  /** Lines count from 1, as columns do; a column is a code point. */
-  offsetAt(line: number, column: number): number {
-    const start = this.#starts[line - 1];
-    if (start === undefined) return this.#text.length;
-    return start + [...this.#lineText(line)].slice(0, column - 1).join("").length;
-  }
-
+  /** Lines count from 1. */
   lineAt(offset: number): number {
     let [low, high] = [0, this.#starts.length];
     while (high - low > 1) {
@@ -102,102 +88,83 @@ export class EditorView {
     return low + 1;
   }
 
-  /** Selects a part and scrolls to it. */
-  select(from: number, to: number): void {
-    this.field.setSelectionRange(from, to);
-    const { scrollTop, clientHeight } = this.field;
-    const y = PADDING_PX + (this.lineAt(from) - 1) * LINE_PX;
-    if (y < scrollTop + LINE_PX || y > scrollTop + clientHeight - 3 * LINE_PX) this.field.scrollTop = y - clientHeight / 3;
-    this.draw();
-    const left = this.caretAt(from).x;
-    if (left < 0 || left > this.field.clientWidth - 40) this.field.scrollLeft += left - this.field.clientWidth / 3;
+  startOf(line: number): number {
+    return this.#starts[line - 1] ?? this.#text.length;
   }
 
-  /** Where an offset is drawn, from the upper left corner of the field. */
-  caretAt(offset: number): Caret {
+  /** Selects a part and scrolls to it. */
+  select(from: number, to: number): void {
+    const { field } = this;
+    field.setSelectionRange(from, to);
+    const { x, y } = this.pointOf(from);
+    if (y < LINE_PX || y > field.clientHeight - 3 * LINE_PX) field.scrollTop += y - field.clientHeight / 3;
+    if (x < 0 || x > field.clientWidth - 40) field.scrollLeft += x - field.clientWidth / 3;
+    this.draw();
+  }
+
+  /** Where an offset is drawn, from the upper left corner of the field; not exact behind wide characters. */
+  pointOf(offset: number): { readonly x: number; readonly y: number } {
     const line = this.lineAt(offset);
-    const y = PADDING_PX + (line - 1) * LINE_PX - this.field.scrollTop;
-    const row = this.#rows.querySelector(`[data-line="${line}"]`);
-    if (row === null) return { x: PADDING_PX, y };
-    const range = document.createRange();
-    range.selectNodeContents(row);
-    let left = offset - this.#starts[line - 1]!;
-    for (const node of row.childNodes) {
-      const text = node.firstChild ?? node;
-      const { length } = text.textContent!;
-      if (left <= length) {
-        range.setStart(text, 0);
-        range.setEnd(text, left);
-        break;
-      }
-      left -= length;
-    }
-    const box = range.getClientRects();
-    return { x: (box[box.length - 1]?.right ?? row.getBoundingClientRect().left) - this.field.getBoundingClientRect().left, y };
+    const x = PADDING_PX + (offset - this.startOf(line)) * this.#charPx - this.field.scrollLeft;
+    return { x, y: PADDING_PX + (line - 1) * LINE_PX - this.field.scrollTop };
   }
 
   /** The offset of the text at a point of the window; null: there is none. */
-  offsetOf(clientX: number, clientY: number): number | null {
-    const line = Math.floor((clientY - this.field.getBoundingClientRect().top + this.field.scrollTop - PADDING_PX) / LINE_PX) + 1;
-    let offset = this.#starts[line - 1] ?? 0;
-    for (const node of this.#rows.querySelector(`[data-line="${line}"]`)?.childNodes ?? []) {
-      const range = document.createRange();
-      range.selectNodeContents(node);
-      const { left, right } = range.getBoundingClientRect();
-      if (clientX >= left && clientX < right) return offset;
-      offset += node.textContent!.length;
-    }
-    return null;
+  offsetAt(clientX: number, clientY: number): number | null {
+    const { left, top } = this.field.getBoundingClientRect();
+    const line = Math.floor((clientY - top + this.field.scrollTop - PADDING_PX) / LINE_PX) + 1;
+    const column = Math.floor((clientX - left + this.field.scrollLeft - PADDING_PX) / this.#charPx);
+    return column < 0 || column >= this.#lineText(line).length ? null : this.startOf(line) + column;
   }
 
   /** Draws the visible lines; those that are as they were stay. */
   draw(): void {
     const { scrollTop, scrollLeft, clientHeight } = this.field;
     const first = Math.max(Math.floor(scrollTop / LINE_PX) - SPARE_LINES, 0);
-    const last = Math.min(Math.ceil((scrollTop + clientHeight) / LINE_PX) + SPARE_LINES, this.#starts.length);
-    const marks = this.#marksBetween(first, last);
-    const rows = this.#rows.children;
-    while (rows.length > last - first) rows[rows.length - 1]!.remove();
-    let isLong = false;
-    const numbers: string[] = [];
-    for (let i = 0; i < last - first; i++) {
-      const line = first + i + 1;
-      const text = this.#lineText(line);
-      const own = marks.get(line) ?? [];
-      isLong ||= text.length > MAX_COLOURED;
-      numbers.push(`${line}${own.some(({ kind }) => kind === "error") ? " ✕" : own.some(({ kind }) => kind === "warning") ? " ▲" : "  "}`);
-      const key = `${line} ${text} ${JSON.stringify(own)}`;
-      if (rows[i] !== undefined && this.#drawn[i] === key) continue;
-      this.#drawn[i] = key;
-      const row = rows[i] ?? this.#rows.appendChild(el("div", { class: "editor__row" }));
-      row.setAttribute("data-line", String(line));
-      replace(row, ...(isLong ? [] : piecesOf(text, own).map(pieceNode)));
-    }
+    const count = Math.min(Math.ceil((scrollTop + clientHeight) / LINE_PX) + SPARE_LINES, this.#starts.length) - first;
+    const lines = Array.from({ length: Math.max(count, 0) }, (_, i) => this.#lineText(first + i + 1));
+    const marks = this.#marksOf(first, lines);
+    while (this.#rows.children.length > lines.length) this.#rows.lastChild!.remove();
+    while (this.#rows.children.length < lines.length) this.#rows.append(el("div", { class: "editor__row" }));
+    const isLong = lines.some((line) => line.length > MAX_COLOURED);
+    const drawn = lines.map((line, i) => (isLong ? "" : `${line} ${JSON.stringify(marks[i])}`));
+    for (const [i, line] of lines.entries()) if (drawn[i] !== this.#drawn[i]) replace(this.#rows.children[i]!, ...(isLong ? [] : piecesOf(line, marks[i]!).map(pieceNode)));
+    this.#drawn = drawn;
     this.node.toggleAttribute("data-plain", isLong);
     this.#rows.style.transform = `translate(${-scrollLeft}px, ${first * LINE_PX - scrollTop}px)`;
-    setText(this.#numbers, numbers.join("\n"));
+    setText(this.#numbers, marks.map((own, i) => `${first + i + 1}${signOf(own)}`).join("\n"));
     this.#numbers.style.transform = `translateY(${first * LINE_PX - scrollTop}px)`;
-    this.#numbers.style.width = `${String(this.#starts.length).length + 2}ch`;
+    this.#numbers.style.width = `${this.#digits}ch`;
+  }
+
+  get #digits(): number {
+    return String(this.#starts.length).length + 2;
+  }
+
+  get #charPx(): number {
+    return this.#numbers.clientWidth / this.#digits || 8;
   }
 
   #lineText(line: number): string {
-    return this.#text.slice(this.#starts[line - 1], (this.#starts[line] ?? this.#text.length + 1) - 1);
+    return this.#text.slice(this.startOf(line), (this.#starts[line] ?? this.#text.length + 1) - 1);
   }
 
-  /** By line. `first` counts from 0. */
-  #marksBetween(first: number, last: number): Map<number, LineMark[]> {
-    const lines = new Map<number, LineMark[]>();
-    const [from, to] = [this.#starts[first] ?? 0, this.#starts[last] ?? this.#text.length];
-    for (const mark of this.#marks) {
-      if (mark.to < from || mark.from > to) continue;
-      const line = this.lineAt(Math.max(mark.from, from));
-      const start = this.#starts[line - 1]!;
-      // At least one character, so that it can be seen; what is longer than its line ends with it.
-      const column = Math.max(Math.min(mark.from - start, this.#lineText(line).length - 1), 0);
-      lines.set(line, [...(lines.get(line) ?? []), { from: column, to: Math.max(mark.to - start, column + 1), kind: mark.kind }]);
+  /** By line; `first` counts from 0. A mark has at least one character, so that it can be seen, and ends with its line. */
+  #marksOf(first: number, lines: readonly string[]): readonly (readonly LineMark[])[] {
+    const found = lines.map((): LineMark[] => []);
+    for (const { from, to, kind } of this.#marks) {
+      const i = this.lineAt(from) - 1 - first;
+      const start = this.startOf(first + i + 1);
+      const column = Math.max(Math.min(from - start, (lines[i]?.length ?? 0) - 1), 0);
+      found[i]?.push({ from: column, to: Math.max(to - start, column + 1), kind });
     }
-    return lines;
+    return found;
   }
+}
+
+/** Beside the number of the line. */
+function signOf(marks: readonly LineMark[]): string {
+  return marks.some(({ kind }) => kind === "error") ? " ✕" : marks.some(({ kind }) => kind === "warning") ? " ▲" : "  ";
 }
 
 function pieceNode({ text, kinds }: { readonly text: string; readonly kinds: string }): Node {

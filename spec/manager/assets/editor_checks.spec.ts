@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { ApiError } from "../../../lib/manager/assets/api.ts";
-import { Checks, moved, tokenEnd, type Verdict } from "../../../lib/manager/assets/editor_checks.ts";
+import { Checks, moved, offsetIn, tokenEnd, type Verdict } from "../../../lib/manager/assets/editor_checks.ts";
 
 const GOOD: Verdict = { issues: [], warnings: [], tests: null };
 
@@ -101,20 +101,20 @@ describe("checks while typing", () => {
 
   it("give errors and warnings with their places, and those of other files without", async () => {
     const { checks, tick, answer } = harness();
-    checks.check("a");
+    checks.check('{\n "😀": "x"}');
     tick();
-    const place = { line: 2, column: 3 };
+    const place = { line: 2, column: 7 };
     await answer({
       issues: [{ path: "services[0].name", ...place, message: "expected a name" }, { path: "", line: null, column: null, message: "not signed" }, { path: "[0]", ...place, message: "wrong", file: "/etc/tests.json" }],
       warnings: [{ code: "x", message: "Open to all.", remedy: "Add key_auth.", service: null, route: null, ...place }, { code: "y", message: "Old.", service: null, route: null }],
       tests: null,
     });
     expect(checks.verdict?.findings).toEqual([
-      { kind: "error", ...place, message: "services[0].name: expected a name" },
-      { kind: "error", line: null, column: null, message: "not signed" },
-      { kind: "error", line: null, column: null, message: "/etc/tests.json:2:3 [0]: wrong" },
-      { kind: "warning", ...place, message: "Open to all. Remedy: Add key_auth." },
-      { kind: "warning", line: null, column: null, message: "Old." },
+      { kind: "error", at: 9, message: "services[0].name: expected a name" },
+      { kind: "error", at: null, message: "not signed" },
+      { kind: "error", at: null, message: "/etc/tests.json:2:7: [0]: wrong" },
+      { kind: "warning", at: 9, message: "Open to all. Remedy: Add key_auth." },
+      { kind: "warning", at: null, message: "Old." },
     ]);
   });
 });
@@ -126,6 +126,10 @@ describe("the place of a finding", () => {
     expect([0, 3].map(moved("same", "same"))).toEqual([0, 3]);
     expect([0, 1].map(moved("aa", "aaa"))).toEqual([0, 1]);
     expect([0, 1].map(moved("ab", ""))).toEqual([null, null]);
+  });
+
+  it("counts lines and columns from 1, characters and not halves of them, and ends with the text", () => {
+    expect([[1, 1], [2, 1], [2, 3], [9, 9], [1, 99]].map(([line, column]) => offsetIn("ab\n😀c", line!, column!))).toEqual([0, 3, 6, 6, 6]);
   });
 
   it("is a whole string, number or word, or one character", () => {
