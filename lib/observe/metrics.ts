@@ -195,6 +195,12 @@ export class Counts {
     for (let i = 0; i < counted.length; i += 2) counters[counted[i]!]! += counted[i + 1]!;
   }
 
+  addAll({ counters }: Counts): void {
+    if (counters === null) return;
+    const sums = (this.counters ??= new Uint32Array(COUNTERS));
+    for (let i = 0; i < counters.length; i++) sums[i]! += counters[i]!;
+  }
+
   /** The time that a share of all (0.99: 99 in 100) did not exceed, in milliseconds, within 6.25 %; null when nothing was timed. */
   quantile(share: number): number | null {
     const times = this.counters?.subarray(TIME);

@@ -79,7 +79,7 @@ export class FigureHistory {
   #count(at: number, recent: Recent, ...of: Parameters<typeof seriesKey>): boolean {
     if (!recent.isActive || recent.requests === 0) return false;
     const series = this.#seriesFor(seriesKey(...of), at);
-    if (series !== null) for (const span of NAMES) recent.addTo(series.rings[span].sum, "step");
+    if (series !== null) recent.addTo(series.rings["15m"].sum, "step");
     return true;
   }
 
@@ -108,9 +108,11 @@ export class FigureHistory {
     const step = Math.floor(end / stepMs) - 1;
     if (step === this.ended[span]) return;
     this.ended[span] = step;
-    for (const { rings: { [span]: ring } } of this.series.values()) {
+    for (const { rings: { [span]: ring, "1d": day } } of this.series.values()) {
       const { sum } = ring;
       if (sum.requests === 0) continue;
+      // A step of the day is the sum of those of ten seconds, which end before it.
+      if (ring !== day) day.sum.addAll(sum);
       const times = SHARES.map((share) => (sum.quantile(share) ?? 0) * 1_000);
       ring.slots.set([step, sum.requests, sum.errors, sum.limited, ...times], (step % steps) * FIELDS);
       ring.sum = new Counts();
