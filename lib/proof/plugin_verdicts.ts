@@ -5,7 +5,7 @@
 import { waitAtMost, type Clock } from "../base/clock.ts";
 import { ERRORS, messageOf } from "../base/errors.ts";
 import { ClientFailure } from "../client/client.ts";
-import type { Exchange } from "../http/exchange.ts";
+import { groupsOf, type Exchange } from "../http/exchange.ts";
 import type { Handler, Middleware } from "../http/handler.ts";
 import { headerValue, type HeaderList } from "../http/headers.ts";
 import { discard, isForeignFault, type Reply } from "../http/reply.ts";
@@ -191,13 +191,14 @@ function answering({ call }: Exchange, { status, headers }: Reply): PluginVerdic
   return answer(status, call.notes.code, location === undefined ? "" : ` to ${location}`);
 }
 
-/** `passes the request on as "ada", sets X-User, removes Cookie` */
+/** `passes the request on as "ada" in "gold", sets X-User, removes Cookie` */
 function passing(before: Exchange, after: Exchange): PluginVerdict {
   const [old, now] = [linesOf(before.headers), linesOf(after.headers)];
   const set = [...now].filter(([lower, { values }]) => old.get(lower)?.values !== values);
   const removed = [...old].filter(([lower]) => !now.has(lower));
   const listed = (verb: string, lines: typeof set) => (lines.length === 0 ? "" : `, ${verb} ${lines.map(([, { name }]) => name).join(", ")}`);
-  const caller = after.identity === null || after.identity === before.identity ? "" : ` as "${after.identity}"`;
+  const groups = groupsOf(after).map((group) => `"${group}"`).join(", ");
+  const caller = after.identity === null || after.identity === before.identity ? "" : ` as "${after.identity}"${groups && ` in ${groups}`}`;
   return said("passes", `passes the request on${caller}${listed("sets", set)}${listed("removes", removed)}`);
 }
 

@@ -37,6 +37,27 @@ const json = async (words: readonly string[], environment: Record<string, string
 };
 
 describe("edge-gateway explain, by a file", () => {
+  it("explain names a caller by its key, with its groups, which decide what is behind; a disabled one is refused as a wrong key is", async () => {
+    const callers = [
+      { id: "ada", groups: ["gold", "staff"], keys: [{ key: "hunter2-a-key-of-ada" }] },
+      { id: "bob", keys: [{ key: "hunter2-a-key-of-bob" }] },
+      { id: "eve", groups: ["gold"], keys: [{ key: "hunter2-a-key-of-eve" }], enabled: false },
+    ];
+    const plugins = [{ name: "key_auth", config: { callers: true } }, { name: "authorize", config: { rules: [{ groups: ["gold"] }] } }];
+    const shop = { callers, services: [{ name: "shop", base_path: "/shop", upstreams, plugins, routes: [{ path: "/x" }] }] };
+    const config = fileWith(shop);
+    const { started } = await runningProgram(shop, [], CREDENTIALS);
+    const of = async (key: string, where = ["--config", config]) => {
+      const { plugins: found, ...rest } = await json(["GET", "/shop/x", "-H", `apiKey: hunter2-${key}`, ...where], CREDENTIALS);
+      expect(JSON.stringify([found, rest])).not.toContain("hunter2");
+      return (found as { verdict: string }[]).map(({ verdict }) => verdict);
+    };
+    expect(await of("a-key-of-ada")).toEqual(['passes the request on as "ada" in "gold", "staff"', "passes the request on"]);
+    expect(await of("a-key-of-bob")).toEqual(['passes the request on as "bob"', "answers 403 forbidden"]);
+    for (const key of ["a-key-of-eve", "a-wrong-key"]) expect(await of(key)).toEqual(["answers 401 key_invalid", "not reached"]);
+    for (const key of ["a-key-of-ada", "a-key-of-bob", "a-key-of-eve"]) expect(await of(key, ["--admin", started.admin as string])).toEqual(await of(key));
+  });
+
   it("explain prints the route, the candidates, each plugin's verdict and the upstreams with their shares as configured, and exits 0", async () => {
     const config = fileWith(SHOP);
     const { code, stdout, stderr } = await explained(["GET", "/shop/items/7?x=1", "--config", config]);
