@@ -5,6 +5,7 @@ import { dirname, join } from "node:path";
 import { paced, type NextTimeSlice } from "../base/time_slices.ts";
 import { concealerOf, concealing } from "../config/secrets.ts";
 import type { Path } from "../config/json.ts";
+import { parseWithPositions } from "../config/json_text.ts";
 import { readConfigFile, type ConfigSource } from "../config/source.ts";
 import { Placeholders } from "../config/placeholders.ts";
 import type { Seen } from "../gateway/validity.ts";
@@ -98,6 +99,8 @@ export async function dryRun(input: DryRunInput, { plugins = [], modules }: Pick
   if (text === null) return ofOwnSource({ ...options, plugins, modules, environment: input.environment!, seen: input.seen && { read: () => input.seen!, write() {} } }, recent);
   const source = { text, file: join(dirname(options.configFile ?? ""), POSTED) };
   const lacks = options.configKeyFile === undefined ? [] : [UNSIGNED];
+  // Before anything else reads it: JSON.parse needs far more memory for a million brackets.
+  parseWithPositions(source);
   await modules.loadParts(source);
   // The kinds of `lenient` are nobody's.
   modules.add({ foreignKinds });

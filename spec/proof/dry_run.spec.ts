@@ -142,6 +142,10 @@ describe("a dry run", () => {
       expect(issueLines(refusal)[0]).toMatch(issue);
     }
     expect((await gateway.dryRun(Buffer.from([0x7b, 0xff, 0x7d]))).outcome).toBe("refused");
+    for (const text of ["[", '{"a":']) {
+      const deep = await gateway.dryRun(textOf(text.repeat(100_000)));
+      expect([deep.outcome, deep.issues]).toEqual(["refused", [{ path: deep.issues[0]!.path, line: 1, column: 100 * text.length + 1, message: "nested deeper than 100 levels" }]]);
+    }
   });
 
   it("refuses a text whose test fails, and still shows what would change", async () => {
