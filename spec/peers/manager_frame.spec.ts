@@ -99,6 +99,37 @@ describe("the address of a page", () => {
   });
 });
 
+describe("a session", () => {
+  it("shows when it ends, and lasts longer while somebody works, not because a page is open", async () => {
+    const { page, errors } = await openOverview(browser, shop([(await upstream()).port]));
+    await page.getByText(/^Session ends in /).waitFor();
+    const asked: string[] = [];
+    page.on("request", (request) => asked.push(new URL(request.url()).pathname));
+    const ofSession = () => asked.filter((path) => path === "/api/gateway/session").length;
+    // Half of it has passed.
+    await page.evaluate("(() => { const now = Date.now; Date.now = () => now() + 1_800_000; })()");
+    await expect.poll(() => asked.filter((path) => path === "/api/gateway/now").length, { timeout: 10_000 }).toBeGreaterThan(2);
+    expect(ofSession()).toBe(0);
+    await page.keyboard.press("Tab");
+    await soon(async () => ofSession()).toBe(1);
+    await page.keyboard.press("Tab");
+    await page.getByText(/^Session ends in /).waitFor();
+    expect(ofSession()).toBe(1);
+    expect(errors).toEqual([]);
+  });
+});
+
+describe("the page Tests", () => {
+  it("runs the tests of the file again without a reload", async () => {
+    const config = shop([(await upstream()).port], { tests: [{ name: "the list is open", request: { url: "/shop/list" }, expect: { status: 200 } }] });
+    const { page, managerUrl } = await openOverview(browser, config);
+    await page.goto(`${managerUrl}#/tests`);
+    await page.getByRole("button", { name: "Run again" }).click();
+    await page.getByText("The file as it is now: 1 passed, 0 failed.").waitFor();
+    expect(await allFaultsOf(page)).toEqual([]);
+  });
+});
+
 describe("a page whose module does not arrive", () => {
   it("says so, and the others go on", async () => {
     const { page, process } = await openOverview(browser, shop([(await upstream()).port]));

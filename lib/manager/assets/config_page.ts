@@ -138,6 +138,7 @@ function stateCard(frame: Frame) {
   let drawn = "";
   /** The reload that the result is of; "next": the one that the next status reports. */
   let resultOf: string | null = null;
+  const tools = el("div", { class: "toolbar" }, button, el("span", { class: "muted" }, "All or nothing: a file with an error changes nothing."));
   const ages = createAges();
   return {
     node: el(
@@ -145,9 +146,10 @@ function stateCard(frame: Frame) {
       { class: "card stack" },
       el("h2", {}, "In force"),
       factList,
-      el("div", {}, el("div", { class: "toolbar" }, button, el("span", { class: "muted" }, "All or nothing: a file with an error changes nothing.")), result),
+      el("div", {}, tools, result),
     ),
     update({ status, now }: Known) {
+      tools.hidden = frame.session?.role === "viewer";
       if (status === null) return;
       const reloaded = status.last_reload?.at ?? "";
       if (resultOf === "next") resultOf = reloaded;

@@ -117,10 +117,7 @@ class App implements Frame {
   /** Shows what belongs to the new state. */
   #onStateChange(): void {
     const { known, loss } = this.#live;
-    if (known.status !== null && this.#session === null && this.#state.is !== "signed out") {
-      this.#setSession(READER);
-      this.#enter();
-    }
+    if (known.status !== null && this.#session === null && this.#state.is !== "signed out") void this.#askSession("GET");
     // Without a connection there is a page that says so.
     if (loss !== null) this.#enter();
     if (this.#frameRequest === 0) this.#frameRequest = requestAnimationFrame(() => this.#draw());

@@ -2,6 +2,7 @@
  * The tests page: the last run of the configuration's tests, failed ones first, with what was expected beside what was found.
  */
 import { ApiError, ask, type Status, type TestResult, type TestRun } from "./api.ts";
+import type { Validation } from "./change_types.ts";
 import { breakable, createAges, fixedBadge, loading, unreadable } from "./components.ts";
 import { copy } from "./copy.ts";
 import { el, replace, setText, type Child } from "./dom.ts";
@@ -26,6 +27,7 @@ class TestsPage implements Page {
   readonly node = el("div", { class: "stack" });
   readonly #frame: Frame;
   readonly #summary = el("div", { role: "status" });
+  readonly #result = el("div", { role: "status" });
   readonly #ages = createAges();
   /** Counts requests: a reply to an earlier one is ignored. */
   #asked = 0;
@@ -69,8 +71,26 @@ class TestsPage implements Page {
     this.#ages.forget();
     if (run.tests.length === 0) return replace(this.node, noTests(this.#frame));
     replace(this.#summary, this.#summaryOf(run));
-    replace(this.node, this.#summary, testList(run.tests));
+    // A viewer only reads.
+    const again = this.#frame.session?.role !== "viewer" && el("div", { class: "toolbar" }, el("button", { type: "button", class: "button", onclick: () => void this.#runAgain() }, "Run again"), el("span", { class: "muted" }, "with the file as it is now; nothing is reloaded."));
+    replace(this.node, this.#summary, again, this.#result, testList(run.tests));
     this.#ages.update(this.#now);
+  }
+
+  /** A dry run has them all. */
+  async #runAgain(): Promise<void> {
+    replace(this.#result, loading("the tests of the file"));
+    let shown: HTMLElement;
+    try {
+      const { tests, issues, untested } = await ask<Validation>("POST", "/gateway/reload?dry_run=true");
+      const { passed = 0, failed = 0, not_run: notRun = 0, failures = [] } = tests ?? {};
+      const text = tests === null ? (untested ?? (issues.length > 0 ? "The file has errors: its tests cannot be run." : "The file has no tests.")) : `The file as it is now: ${number(passed)} passed, ${number(failed)} failed${notRun === 0 ? "" : `, ${number(notRun)} not run`}.`;
+      shown = el("div", { class: `notice notice--${failed > 0 || issues.length > 0 ? "bad" : "good"}` }, el("p", {}, text), failures.length > 0 && el("ul", { class: "reasons" }, ...failures.map(({ name }) => el("li", {}, name))));
+    } catch (error) {
+      if (error instanceof ApiError && error.status === 401) return this.#frame.showError(error);
+      shown = el("div", { class: "notice notice--bad" }, `The tests were not run. ${error instanceof Error ? error.message : String(error)}`);
+    }
+    replace(this.#result, shown);
   }
 
   #summaryOf({ at = null, digest = null, passed, failed }: TestRun): HTMLElement {
