@@ -14,7 +14,7 @@ import type { Inbound } from "../server/inbound.ts";
 import type { Endpoint, Who } from "./endpoints.ts";
 import { readJsonBody } from "./json_body.ts";
 import { maskedText } from "./masked_text.ts";
-import { MAX_POSTED_BYTES } from "./reload_request.ts";
+import { MAX_POSTED_BYTES, validateRequest } from "./reload_request.ts";
 import { json, queryOf, retryAfter } from "./replies.ts";
 import { SourceFile } from "./source_file.ts";
 import type { InterfaceOptions } from "./views.ts";
@@ -33,6 +33,7 @@ export class Writing {
   readonly #file: SourceFile;
   readonly #queue = createTaskQueue(1, MAX_WAITING);
   readonly #table: Readonly<Record<string, readonly Endpoint[]>> = {
+    "/gateway/validate": [{ method: "POST", answer: (inbound) => validateRequest(inbound, this.#options) }],
     "/gateway/source": [
       { method: "GET", answer: (inbound, who) => this.#source(inbound, who) },
       { method: "PUT", answer: (inbound, who) => this.#put(inbound, who) },

@@ -1,0 +1,86 @@
+/** POST /gateway/validate: a text is checked beside the traffic, and tells nothing that its sender may not know. */
+import { mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { startAdmin } from "./harness.ts";
+import { digestOf, withPort, writable, type Writable } from "./writable.ts";
+
+const JSON_TYPE = { "content-type": "application/json" };
+const post = ({ asAdmin }: Pick<Writable, "asAdmin">, text: string | Buffer, headers: Record<string, string> = JSON_TYPE) => asAdmin("POST", "/gateway/validate", { body: text, headers });
+
+describe("POST /gateway/validate", () => {
+  it("answers with the digest of the text and what a dry run finds, and changes nothing", async () => {
+    const running = await writable();
+    const before = [running.content(), running.gateway.digest];
+    const tests = [{ name: "t", request: { url: "/s/x" }, expect: { status: 404 } }];
+    const text = JSON.stringify({ ...withPort(2), tests }, null, 2);
+    const { status, json } = await post(running, text);
+    expect([status, json.digest, json.outcome, json.file]).toEqual([200, digestOf(text), "refused", "(posted)"]);
+    const line = text.split("\n").findIndex((each) => each.includes('"tests"')) + 2;
+    expect(json.tests).toEqual({
+      ...{ passed: 0, failed: 1, not_run: 0 },
+      failures: [{ name: "t", path: "tests[0]", line, column: 5, differences: ["status: expected 404, found 200"], differing: ["status"] }],
+    });
+    expect(json.issues).toEqual([{ path: "tests[0]", line, column: 5, message: '"t" failed: status: expected 404, found 200' }]);
+    expect(json.diff.changed).toHaveLength(1);
+    expect([running.content(), running.gateway.digest, running.gateway.status.lastReload]).toEqual([...before, null]);
+  });
+
+  it("is 404 without ADMIN_WRITE, 403 for viewers, 401 without a session, and 405 for GET", async () => {
+    const { ask, session } = await startAdmin();
+    expect((await ask("POST", "/gateway/validate", { headers: { ...JSON_TYPE, cookie: await session() }, body: "{}" })).status).toBe(404);
+    const running = await writable();
+    const refused = await running.asViewer("POST", "/gateway/validate", { headers: JSON_TYPE, body: "{}" });
+    expect([refused.status, refused.json.code]).toEqual([403, "forbidden"]);
+    expect((await running.ask("POST", "/gateway/validate", { headers: JSON_TYPE, body: "{}" })).status).toBe(401);
+    expect((await running.asAdmin("POST", "/gateway/validate", { headers: { ...JSON_TYPE, origin: "https://evil.example" }, body: "{}" })).status).toBe(403);
+    expect((await running.asAdmin("GET", "/gateway/validate")).status).toBe(405);
+  });
+
+  it.each<[string, string | Buffer, object]>([
+    ["nothing", "", { path: "", line: 1, column: 1 }],
+    ["no JSON", "services: []", { path: "", line: 1, column: 1 }],
+    ["an unfinished text", '{\n "services": [', { path: "services[0]", line: 2, column: 15 }],
+    ["bytes that are not UTF-8", Buffer.from([0x7b, 0x0a, 0xff, 0x7d]), { path: "", line: 2, column: 1 }],
+    ["another document", "[]", { path: "", line: 1, column: 1 }],
+    ["brackets of 16 MiB", "[".repeat(16 * 1024 * 1024), { line: 1, column: 101, message: "nested deeper than 100 levels" }],
+    ["objects of 16 MiB", '{"a":'.repeat(3_355_443), { line: 1, message: "nested deeper than 100 levels" }],
+  ])("names the place of the error in %s", async (_what, text, issue) => {
+    const { status, json } = await post(await writable(), text);
+    expect([status, json.outcome, json.digest, json.diff]).toEqual([200, "refused", digestOf(text), null]);
+    expect(json.issues).toEqual([expect.objectContaining(issue)]);
+  });
+
+  it("refuses another type, and more than 16 MiB", async () => {
+    const running = await writable();
+    for (const type of ["text/plain", "application/x-www-form-urlencoded", ""]) {
+      expect((await post(running, "{}", { "content-type": type })).json).toMatchObject({ status: 400, detail: "Send the configuration as application/json." });
+    }
+    expect((await post(running, "x".repeat(16 * 1024 * 1024 + 1))).json).toMatchObject({ status: 413, code: "body_too_large" });
+  });
+
+  it("answers the same whether a variable is set, and whether a file is there, and tells neither", async () => {
+    const running = await writable(undefined, { environment: { SET: "v4lue-of-it", NUMBER: "8080" } });
+    writeFileSync(join(running.folder, "secret.txt"), "v4lue-of-it");
+    mkdirSync(join(running.folder, "sub"));
+    const files = ["secret.txt", "none.txt", "sub", "gw.json"].map((name) => join(running.folder, name));
+    const references = ["${env:SET}", "${env:NOT_SET}", "${env:NUMBER}", ...files.map((file) => `\${file:${file}}`)];
+    const plugin = (name: string, config: object) => withPort(1, { plugins: [{ name, config }] });
+    const places: readonly ((text: string) => object)[] = [
+      (text) => plugin("key_auth", { key: text }),
+      (text) => plugin("jwt", { alg: "HS256", secret: text, aud: "a" }),
+      (text) => ({ ...withPort(1), tests: [{ name: "guess", request: { url: "/s/x", headers: { X: text } }, expect: { upstream_headers: { X: "v4lue-of-it" } } }] }),
+      (text) => ({ ...plugin("request_headers", { set: { X: text } }), tests: [{ name: "guess", request: { url: "/s/x" }, expect: { upstream_headers: { X: { matches: "^v" } } } }] }),
+      (text) => plugin("redirect", { location: `/${text}`, status: Number.NaN }),
+    ];
+    for (const configOf of places) {
+      const answers = new Set<string>();
+      for (const reference of references) {
+        const { text } = await post(running, JSON.stringify(configOf(reference)));
+        expect(text).not.toContain("v4lue");
+        answers.add(text.replaceAll(reference, "#").replace(/"column":\d+|"digest":"\w+"/g, ""));
+      }
+      expect([...answers]).toHaveLength(1);
+    }
+  });
+});
