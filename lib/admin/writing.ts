@@ -2,6 +2,7 @@
  * The endpoints that change something, with ADMIN_WRITE.
  */
 import { Fault } from "../base/errors.ts";
+import { entry } from "../base/event_loop.ts";
 import { createTaskQueue } from "../base/task_queue.ts";
 import { MASK } from "../config/schema_core.ts";
 import type { Settings } from "../config/settings.ts";
@@ -12,43 +13,88 @@ import { headerValues, type HeaderList } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import type { Inbound } from "../server/inbound.ts";
 import type { Endpoint, Who } from "./endpoints.ts";
+import { ChangeLog } from "./change_log.ts";
+import { ConfigHistory, type ChangedBy, type HistoryEntry } from "./history.ts";
 import { readJsonBody } from "./json_body.ts";
 import { maskedText } from "./masked_text.ts";
 import { MAX_POSTED_BYTES, validateRequest } from "./reload_request.ts";
 import { json, queryOf, retryAfter } from "./replies.ts";
-import { SourceFile } from "./source_file.ts";
+import { SourceFile, sourceDigest } from "./source_file.ts";
 import type { InterfaceOptions } from "./views.ts";
 
-export interface WritingOptions extends Pick<InterfaceOptions, "reload" | "log" | "redactSecrets"> {
+export interface WritingOptions extends Pick<InterfaceOptions, "reload" | "log" | "clock" | "redactSecrets"> {
   readonly gateway: Gateway;
+  readonly auditLogPath: string | null;
   /** `configKeyPath`: null: the configuration needs no signature. */
   readonly settings: Pick<Settings, "configPath" | "configKeyPath">;
 }
 
 /** One writes at a time, with up to 16 MiB each. */
 const MAX_WAITING = 4;
+const MAX_ROLLBACK_BYTES = 1024;
+
+interface Change {
+  readonly action: "source" | "rollback";
+  readonly text: Buffer;
+  /** Digests, one of which the file must have; null: any. */
+  readonly expected: readonly string[] | null;
+}
 
 export class Writing {
   readonly #options: WritingOptions;
   readonly #file: SourceFile;
+  readonly #changes: ChangeLog;
   readonly #queue = createTaskQueue(1, MAX_WAITING);
+  /** Null: the configuration is not in a file. */
+  #history: ConfigHistory | null = null;
+  /** Whose text is about to come into force. */
+  #author: { readonly digest: string; readonly by: ChangedBy } | null = null;
   readonly #table: Readonly<Record<string, readonly Endpoint[]>> = {
     "/gateway/validate": [{ method: "POST", answer: (inbound) => validateRequest(inbound, this.#options) }],
     "/gateway/source": [
       { method: "GET", answer: (inbound, who) => this.#source(inbound, who) },
       { method: "PUT", answer: (inbound, who) => this.#put(inbound, who) },
     ],
+    "/gateway/history": [{ method: "GET", answer: (inbound) => this.#showHistory(inbound) }],
+    "/gateway/rollback": [{ method: "POST", answer: (inbound, who) => this.#rollBack(inbound, who) }],
   };
 
+  /** Throws where the file of ADMIN_AUDIT_LOG cannot be written. */
   constructor(options: WritingOptions) {
+    const { settings, auditLogPath, clock, log } = options;
     this.#options = options;
-    this.#file = new SourceFile(options.settings.configPath);
+    this.#file = new SourceFile(settings.configPath);
+    this.#changes = new ChangeLog(auditLogPath, clock, log);
+  }
+
+  /** From now on each configuration that comes into force is in the history, beginning with the present one. */
+  followGateway(): void {
+    const configuration = this.#configuration;
+    if (configuration.options.configFile === undefined) return;
+    this.#history = new ConfigHistory(configuration.options.configFile, this.#options.log);
+    this.#remember();
+    const { onReplaced } = configuration;
+    configuration.onReplaced = (before, next) => {
+      onReplaced(before, next);
+      // The reload says at its end what has changed, and why.
+      setImmediate(entry("the history of configurations", () => this.#remember()));
+    };
+  }
+
+  #remember(): void {
+    const { inForce: { source }, lastChange, loadedAt: at, snapshot } = this.#configuration;
+    if (!("text" in source)) return;
+    const { digest } = snapshot;
+    const change = lastChange?.digest === digest ? lastChange : null;
+    const by: ChangedBy = this.#author?.digest === digest ? this.#author.by : { cause: change?.by ?? "start" };
+    const { text, masked } = maskedText(Buffer.from(source.text), snapshot);
+    this.#history!.add({ digest, at, by, changes: change?.changes ?? [], masked }, text);
   }
 
   /** Those of a path; none if there is no such path. */
   readonly at = (path: string): readonly Endpoint[] => this.#table[path] ?? [];
 
-  #source({ call, target }: Inbound, { role }: Who): Reply {
+  #source({ call, target }: Inbound, { role }: Who): Promise<Reply> {
     const { redactSecrets } = this.#options;
     const isMasked = role === "viewer" || redactSecrets || queryOf(target).get("secrets") === "masked";
     return orProblem(call, () => {
@@ -72,26 +118,62 @@ export class Writing {
     if (!this.#queue.room) return problem(call, "overloaded", { detail: "Too many changes are waiting.", headers: retryAfter(1000) });
     const text = await readJsonBody(inbound, MAX_POSTED_BYTES, "the configuration");
     if ("code" in text) return problem(call, text.code, { detail: text.detail });
-    return this.#queue.take(() => this.#replace(inbound, who, text, expected));
+    return this.#queue.take(() => this.#replace(inbound, who, { action: "source", text, expected }));
   }
 
-  /** `expected`: digests, one of which the file must have. */
-  async #replace({ call, clientAddress }: Inbound, who: Who, text: Buffer, expected: readonly string[]): Promise<Reply> {
+  async #showHistory({ call, target }: Inbound): Promise<Reply> {
+    const digest = queryOf(target).get("digest");
+    return orProblem(call, async () => {
+      if (digest === null) return json(200, { entries: (await (this.#history?.entries() ?? [])).map((each, _i, all) => this.#entryView(each, all)) });
+      if (this.#history === null) throw new Fault("route_not_found", "There is no history.");
+      const { text } = await this.#history.text(digest);
+      return { status: 200, headers: ["Content-Type", "application/json", "Content-Length", String(text.length), "ETag", `"${digest}"`], body: text };
+    });
+  }
+
+  #entryView(entry: HistoryEntry, all: readonly HistoryEntry[]) {
+    const { digest, at, by, changes } = entry;
+    const isInForce = digest === this.#configuration.snapshot.digest && all.find((each) => each.digest === digest) === entry;
+    const reason = whyNoRollback(entry);
+    return { digest, at: new Date(at).toISOString(), by, changes, in_force: isInForce, can_roll_back: reason === null, reason };
+  }
+
+  async #rollBack(inbound: Inbound, who: Who): Promise<Reply> {
+    const { call, headers } = inbound;
+    const body = await readJsonBody(inbound, MAX_ROLLBACK_BYTES, "the digest");
+    if ("code" in body) return problem(call, body.code, { detail: body.detail });
+    const digest = digestIn(body);
+    if (digest === null) return problem(call, "request_invalid", { detail: 'Send the digest of an entry of the history: {"digest":"0123456789ab"}.' });
+    if (!this.#queue.room) return problem(call, "overloaded", { detail: "Too many changes are waiting.", headers: retryAfter(1000) });
+    return this.#queue.take(() =>
+      orProblem(call, async () => {
+        if (this.#history === null) throw new Fault("conflict", "There is no history.");
+        const { entry: found, text } = await this.#history.text(digest);
+        const reason = whyNoRollback(found);
+        if (reason !== null) throw new Fault("conflict", reason);
+        return this.#replace(inbound, who, { action: "rollback", text, expected: expectedBy(headers) });
+      }),
+    );
+  }
+
+  async #replace({ call, clientAddress }: Inbound, who: Who, { action, text, expected }: Change): Promise<Reply> {
     if (!who.isLive()) return problem(call, "unauthenticated", { detail: "The session has ended meanwhile. Nothing has been changed." });
-    const { reload, log } = this.#options;
+    const { reload } = this.#options;
     try {
       const file = this.#checkedFile();
       const before = file.read();
-      if (!expected.includes(before.digest)) {
+      if (expected !== null && !expected.includes(before.digest)) {
         return problem(call, "precondition_failed", { detail: `The file has been changed: its digest is ${before.digest}.`, members: { digest: before.digest } });
       }
       file.checkWritable(before);
       const masked = text.indexOf(`"${MASK}"`);
       if (masked >= 0) throw refused(text, masked);
       const { digest: inForce } = this.#configuration.snapshot;
+      const [user, address] = [who.user, clientAddress];
+      this.#author = { digest: sourceDigest(text), by: { user, address } };
       const reloaded = await reload({ text, write: (expect) => file.replace(text, before, expect) });
       const { digest } = reloaded;
-      log.info("admin change", { user: who.user, address: clientAddress, action: "source", before: before.digest, after: digest, request_id: call.id });
+      this.#changes.add({ user, address, action, before: before.digest, after: digest, request_id: call.id });
       return json(200, { digest, changed: digest !== inForce, changes: "changes" in reloaded ? reloaded.changes : [] }, ["ETag", `"${digest}"`]);
     } catch (error) {
       if (error instanceof Fault) return problem(call, error.code, { detail: error.message });
@@ -128,9 +210,25 @@ function refused(text: Buffer, at: number): ConfigError {
   return new ConfigError([{ at: [], message: `is "${MASK}", which masks a secret: write the secret itself, or a reference`, position }], undefined);
 }
 
-function orProblem(call: Inbound["call"], answer: () => Reply): Reply {
+/** Null: it can come into force again. */
+function whyNoRollback({ masked }: HistoryEntry): string | null {
+  if (masked === 0) return null;
+  return `The history keeps no secrets, and this configuration has ${masked === 1 ? "one" : masked} written in it: write references in their place.`;
+}
+
+/** Null: the body has none. */
+function digestIn(body: Buffer): string | null {
   try {
-    return answer();
+    const { digest } = JSON.parse(body.toString()) as { readonly digest?: unknown };
+    return typeof digest === "string" && /^[0-9a-f]{12}$/.test(digest) ? digest : null;
+  } catch {
+    return null;
+  }
+}
+
+async function orProblem(call: Inbound["call"], answer: () => Reply | Promise<Reply>): Promise<Reply> {
+  try {
+    return await answer();
   } catch (error) {
     if (error instanceof Fault) return problem(call, error.code, { detail: error.message });
     throw error;

@@ -23,6 +23,9 @@ interface AdminParts extends Pick<AdminOptions, "tls" | "reload" | "log"> {
 /** Throws a `Failure`. */
 export function openAdmin(admin: NonNullable<Settings["admin"]>, settings: Settings, { gateway, tls, writing, reload, log }: AdminParts): Opened<Admin> {
   try {
+    const { redactSecrets, auditLogPath } = admin;
+    const changing = writing && new writing.Writing({ gateway, settings, redactSecrets, auditLogPath, clock: systemClock, reload, log });
+    changing?.followGateway();
     const server = createAdmin({
       ...admin,
       tls: admin.tls ? tls : null,
@@ -32,7 +35,7 @@ export function openAdmin(admin: NonNullable<Settings["admin"]>, settings: Setti
       metricsToken: settings.metricsToken,
       paths: settings,
       onRequest: OF_ADMIN,
-      writing: writing && new writing.Writing({ gateway, settings, redactSecrets: admin.redactSecrets, reload, log }).at,
+      writing: changing?.at ?? null,
       gateway,
       refresh: (extent) => refresh(gateway, extent),
       metrics: () => metricsOf(gateway),

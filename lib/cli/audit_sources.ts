@@ -3,7 +3,7 @@
  */
 import { readFileSync, realpathSync } from "node:fs";
 import { isIP } from "node:net";
-import { dirname, resolve } from "node:path";
+import { basename, dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Destination } from "../base/egress.ts";
 import { destinationOf } from "../base/url_destination.ts";
@@ -81,12 +81,13 @@ export async function auditOf(flags: Flags) {
   const backendCa = settings.manager?.backendCaPath ?? null;
   const files = [...watched, ...bySettings, ...(backendCa === null ? [] : [resolve(backendCa)])];
   const state = settings.stateDir === null ? [] : [resolve(settings.stateDir, "*")];
+  const changed = writtenByAdmin(settings);
   const audit: Audit = {
     modules: atStart,
     lines: atStart.reduce((sum, { lines }) => sum + lines, 0),
     on_request: onRequest(settings, modules, atStart),
     reads: unique([...state, ...files, ...files.map(realPath), ...programFiles(settings), ...(names.length === 0 ? [] : NAME_FILES)]).sort(),
-    writes: [...(config.global.accessLog.enabled && config.global.accessLog.file !== undefined ? [config.global.accessLog.file] : []), ...state],
+    writes: [...(config.global.accessLog.enabled && config.global.accessLog.file !== undefined ? [config.global.accessLog.file] : []), ...state, ...changed],
     listens,
     dials: [...dials, ...(hasNameServers ? nameServers() : [])],
     secrets: unique([...secretsOfSettings(settings, flags), ...secretsOf(read), ...keys.map((path) => `file:${path}`)]),
@@ -129,6 +130,14 @@ export function realPath(path: string): string {
   } catch {
     return path;
   }
+}
+
+/** With ADMIN_WRITE: the configuration's file, where its links lead, what is written beside it, its history, and the file of changes. */
+function writtenByAdmin({ admin, configPath }: Settings): string[] {
+  if (!admin?.write) return [];
+  const [named, real] = [resolve(configPath), realPath(resolve(configPath))];
+  const besides = [named, real].map((path) => join(dirname(path), `.${basename(path)}.*`));
+  return unique([real, ...besides, ...(admin.auditLogPath === null ? [] : [resolve(admin.auditLogPath)])]);
 }
 
 function listensOf({ listenHosts, httpPort, httpsPort, serverCertPath, admin, probe, manager }: Settings): Destination[] {

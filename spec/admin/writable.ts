@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { onTestFinished } from "vitest";
 import { Writing } from "../../lib/admin/writing.ts";
+import { systemClock } from "../../lib/base/clock.ts";
 import { createLog } from "../../lib/base/log.ts";
 import { reloadFrom } from "../../lib/cli/reloading.ts";
 import { readSettings } from "../../lib/config/settings.ts";
@@ -39,9 +40,10 @@ interface Changes extends AdminChanges {
   readonly path?: string;
   readonly keyFile?: string;
   readonly environment?: Record<string, string>;
+  readonly auditLogPath?: string | null;
 }
 
-export async function writable(config: object | string = withPort(1), { path, keyFile, environment = {}, ...changes }: Changes = {}): Promise<Writable> {
+export async function writable(config: object | string = withPort(1), { path, keyFile, environment = {}, auditLogPath = null, ...changes }: Changes = {}): Promise<Writable> {
   const folder = emptyFolder();
   const file = path ?? join(folder, "gw.json");
   if (path === undefined) writeFileSync(file, typeof config === "string" ? config : JSON.stringify(config));
@@ -54,7 +56,8 @@ export async function writable(config: object | string = withPort(1), { path, ke
   if (!read.ok) throw new Error(read.issues.join());
   const settings = { ...read.settings, configKeyPath: keyFile ?? null };
   const reload: NonNullable<AdminChanges["reload"]> = (replacement) => reloadFrom(gateway, "admin", settings, log, undefined, replacement);
-  const writing = new Writing({ gateway, settings, redactSecrets: changes.redactSecrets ?? false, reload, log });
+  const writing = new Writing({ gateway, settings, redactSecrets: changes.redactSecrets ?? false, auditLogPath, clock: systemClock, reload, log });
+  writing.followGateway();
   const { ask, login } = await startAdmin({ viewer: VIEWER, write: true, writing: writing.at, gateway, reload, log, ...changes });
   const [admin, viewer] = [cookieOf(await login()), cookieOf(await login(AS_VIEWER))];
   const as = (cookie: string): Writable["ask"] => (method, path, asked = {}) => ask(method, path, { ...asked, headers: { cookie, ...asked.headers } });

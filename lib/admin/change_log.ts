@@ -1,0 +1,57 @@
+/**
+ * Reports changes by the administrator: each is a line of the program's log, and of a file of its own where one is set.
+ */
+import { appendFile } from "node:fs/promises";
+import { closeSync, openSync } from "node:fs";
+import type { Clock } from "../base/clock.ts";
+import { messageOf } from "../base/errors.ts";
+import type { Log } from "../base/log.ts";
+import { whyUnwritable } from "../observe/log_file.ts";
+
+export interface AdminChange {
+  readonly user: string;
+  readonly address: string;
+  readonly action: "source" | "rollback" | "upstream";
+  readonly before: string;
+  readonly after: string;
+  readonly request_id: string;
+}
+
+export class ChangeLog {
+  readonly #path: string | null;
+  readonly #clock: Clock;
+  readonly #log: Log;
+  #last: Promise<void> = Promise.resolve();
+  /** Lines that could not be written; the next line says how many. */
+  #lost = 0;
+
+  /** Throws where lines could not be written. The file is opened for each line, so that it may be renamed at any time. */
+  constructor(path: string | null, clock: Clock, log: Log) {
+    this.#path = path;
+    this.#clock = clock;
+    this.#log = log;
+    if (path === null) return;
+    try {
+      closeSync(openSync(path, "a", 0o600));
+    } catch (error) {
+      throw new Error(`ADMIN_AUDIT_LOG: cannot write to ${path}: ${whyUnwritable(error)}`);
+    }
+  }
+
+  add(change: AdminChange & { readonly upstream?: string; readonly state?: string }): void {
+    this.#log.info("admin change", { ...change });
+    const time = new Date(this.#clock.wall()).toISOString();
+    this.#last = this.#last.then(() => this.#write({ time, message: "admin change", ...change }));
+  }
+
+  async #write(line: object): Promise<void> {
+    if (this.#path === null) return;
+    try {
+      await appendFile(this.#path, `${JSON.stringify(this.#lost === 0 ? line : { ...line, lost: this.#lost })}\n`, { mode: 0o600 });
+      this.#lost = 0;
+    } catch (error) {
+      this.#lost++;
+      this.#log.error("a line of the file of changes is lost", { file: this.#path, lost: this.#lost, error: messageOf(error) });
+    }
+  }
+}
