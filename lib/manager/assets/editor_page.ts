@@ -19,7 +19,7 @@ export const editorPage: OpenPage = (frame) => {
   const notes = el("div", { role: "status" });
   let editor: Editor | null = null;
   let isClosed = false;
-  /** The digest of the file as the gateway knew it last. */
+  /** The digest of the file as the gateway knew it last, at first when the page was opened. */
   let seen: string | null = null;
   const endListening = draft.onChange(() => {
     if (editor !== null && draft.text !== draftText(editor.text)) editor.setText(fieldText(draft.text));
@@ -29,7 +29,7 @@ export const editorPage: OpenPage = (frame) => {
     title: "Edit",
     node: content.node,
     update({ status }) {
-      if (status !== null && editor !== null) compareFile(status);
+      if (status !== null) compareFile(status);
     },
     close() {
       isClosed = true;
@@ -71,7 +71,10 @@ export const editorPage: OpenPage = (frame) => {
   /** The file was changed by somebody else: a text that nobody has edited follows it, another one stays. */
   function compareFile({ digest, last_reload: last }: Status): void {
     const now = last?.outcome === "refused" ? last.digest : digest;
-    const isNew = seen !== null && now !== seen;
+    seen ??= now;
+    // What changes until the file has been read is compared with it then.
+    if (editor === null) return;
+    const isNew = now !== seen;
     const isNoted = notes.firstChild !== null;
     const differs = now !== draft.baseDigest;
     if (differs && draft.isDirty && !isNoted) replace(notes, note("The file has been changed since you began.", "Your text is kept. Apply puts both together, or shows where they differ."));
