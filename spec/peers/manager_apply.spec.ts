@@ -1,0 +1,167 @@
+/** Changes from the management UI: forms, review, Apply, history, Roll back, and upstreams taken out of traffic, in a real browser. */
+import { createHash } from "node:crypto";
+import { readFileSync } from "node:fs";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { launch, visit, type Browser, type Page } from "./browser.ts";
+import { allFaultsOf, heading, replaced, signIn, until } from "./manager_pages.ts";
+import { apply, draftRoute, goTo, openWriting, shows, type OpenWriting } from "./manager_writing.ts";
+
+let browser: Browser;
+beforeAll(async () => {
+  browser = await launch();
+});
+afterAll(() => browser.close());
+
+const contentOf = ({ file }: OpenWriting) => readFileSync(file, "utf8");
+const OPEN = '{ "name": "open", "path": "/open" }';
+
+/** The text with a route behind the last one. */
+function withRoute(text: string, name: string): string {
+  return text.replace(OPEN, `${OPEN},\n                { "name": "${name}", "path": "/${name}" }`);
+}
+
+describe("a change by a form", () => {
+  it("is shown by meaning, by text and with its tests, and is then in the file, with every other byte as it was", async () => {
+    const opened = await openWriting(browser);
+    const { page, text, url, errors } = opened;
+    await goTo(page, "#/add/route", "Add a route");
+    expect(await allFaultsOf(page)).toEqual([]);
+    await draftRoute(page, "new");
+    await shows(page, "Routes added: 1");
+    await shows(page, "1 test passed");
+    await shows(page, '+                 { "name": "new", "path": "/new" }');
+    expect(contentOf(opened)).toBe(text);
+    expect(await allFaultsOf(page)).toEqual([]);
+    await apply(page);
+    await shows(page, "In force by the one process.");
+    await shows(page, 'service "shop" / route "new"');
+    expect(contentOf(opened)).toBe(withRoute(text, "new"));
+    expect((await fetch(`${url}/shop/new`)).status).toBe(200);
+    expect(await allFaultsOf(page)).toEqual([]);
+    expect(errors).toEqual([]);
+  });
+
+  it("makes a key that is shown once, works after Apply, and is nowhere in the file or in the page afterwards", async () => {
+    const opened = await openWriting(browser);
+    const { page, url, errors } = opened;
+    await goTo(page, "#/add/caller", "Add a caller with a key");
+    await page.getByLabel("Caller").fill("ada");
+    await page.getByRole("button", { name: "Make the key" }).click();
+    const key = await page.getByLabel("Key of the caller").inputValue();
+    expect(key).toMatch(/^[\w-]{43}$/);
+    expect(await allFaultsOf(page)).toEqual([]);
+    await page.getByRole("link", { name: "Review and apply" }).click();
+    await heading(page, "Apply");
+    expect((await fetch(`${url}/shop/items/1`, { headers: { apiKey: key } })).status).toBe(401);
+    await apply(page);
+    await shows(page, "In force by the one process.");
+    expect((await fetch(`${url}/shop/items/1`, { headers: { apiKey: key } })).status).toBe(200);
+    expect(contentOf(opened)).toContain(createHash("sha256").update(key).digest("hex"));
+    expect(contentOf(opened)).not.toContain(key);
+    expect(await page.content()).not.toContain(key);
+    await goTo(page, "#/add/caller", "Add a caller with a key");
+    expect(await page.content()).not.toContain(key);
+    expect(errors).toEqual([]);
+  });
+
+  it("changes the share of a canary, and leads from the limits of a route to what the gateway says about them", async () => {
+    const opened = await openWriting(browser);
+    const { page, text } = opened;
+    await goTo(page, "#/add/share", "Change the share of a canary");
+    await page.getByLabel("Percent").fill("25");
+    await page.getByLabel("Percent").press("Enter");
+    await heading(page, "Apply");
+    await apply(page);
+    await shows(page, "In force by the one process.");
+    expect(contentOf(opened)).toBe(text.replace('"percent": 5', '"percent": 25'));
+    await goTo(page, "#/add/limit", "Add a rate limit");
+    await page.getByRole("button", { name: "Put into the draft" }).click();
+    await heading(page, "Apply");
+    await shows(page, "The gateway would refuse it.");
+    await apply(page);
+    await shows(page, "Not applied. Your draft is kept.");
+    expect(await page.getByRole("link", { name: /^line \d+, column \d+$/ }).first().getAttribute("href")).toMatch(/^#\/edit\?line=\d+&column=\d+$/);
+    expect(contentOf(opened)).toBe(text.replace('"percent": 5', '"percent": 25'));
+  });
+
+  it("says first that guards are lost, and on which routes, before it is applied", async () => {
+    const opened = await openWriting(browser);
+    const { page, text, url, file } = opened;
+    await fetch(`${url}/shop/items/7`);
+    // The draft of somebody who does not see that a guard goes with a plugin.
+    await page.evaluate(`import(document.querySelector('script[type="module"]').src.replace(/[^/]+$/, "draft.js")).then(async ({ draft }) => { await draft.load(); draft.setText(draft.text.replace(/, "plugins": .*?\\]/, "")); })`);
+    await goTo(page, "#/apply", "Apply");
+    await shows(page, "Guards are lost on 1 route.");
+    await shows(page, "shop / items is no longer guarded by key_auth");
+    await shows(page, "1 of 1 test failed.");
+    await page.getByRole("button", { name: "Apply, and lose guards" }).waitFor();
+    expect(await allFaultsOf(page)).toEqual([]);
+    expect(readFileSync(file, "utf8")).toBe(text);
+  });
+});
+
+/** Another person at the same gateway. */
+async function another({ managerUrl }: OpenWriting): Promise<Page> {
+  const { page } = await visit(browser);
+  await page.goto(managerUrl!);
+  await heading(page, "Sign in");
+  await signIn(page);
+  await heading(page, "Overview");
+  return page;
+}
+
+describe("two people who change at once", () => {
+  it("lose nothing: the second one is told, sees the other change, puts the own one onto it, and applies", async () => {
+    const opened = await openWriting(browser);
+    const { page, text } = opened;
+    const other = await another(opened);
+    await draftRoute(other, "theirs");
+    await goTo(page, "#/add/share", "Change the share of a canary");
+    await page.getByLabel("Percent").fill("50");
+    await page.getByRole("button", { name: "Put into the draft" }).click();
+    await heading(page, "Apply");
+    await apply(other);
+    await shows(other, "In force by the one process.");
+    await apply(page);
+    await shows(page, "The file has been changed since you began");
+    await shows(page, '{ "name": "theirs", "path": "/theirs" }');
+    expect(contentOf(opened)).toBe(withRoute(text, "theirs"));
+    expect(await allFaultsOf(page)).toEqual([]);
+    await page.getByRole("button", { name: "Put my changes onto the new file" }).click();
+    await shows(page, "The draft now has the changes of both.");
+    await apply(page);
+    await shows(page, "In force by the one process.");
+    expect(contentOf(opened)).toBe(withRoute(text, "theirs").replace('"percent": 5', '"percent": 50'));
+  });
+
+  it("who changed the same lines are told so, and keep their drafts", async () => {
+    const opened = await openWriting(browser);
+    const { page, text, file } = opened;
+    await draftRoute(page, "mine");
+    replaced(file, withRoute(text, "by-hand"));
+    await apply(page);
+    await shows(page, "Your draft and the file differ in the same lines");
+    expect(contentOf(opened)).toBe(withRoute(text, "by-hand"));
+    await shows(page, '+                 { "name": "mine", "path": "/mine" }');
+    // As it stands it is applied only by a second, informed press.
+    await apply(page);
+    await shows(page, "In force by the one process.");
+    expect(contentOf(opened)).toBe(withRoute(text, "mine"));
+  });
+});
+
+describe("by keyboard alone", () => {
+  it("a form is filled in, reviewed and applied", async () => {
+    const opened = await openWriting(browser);
+    const { page, text } = opened;
+    await goTo(page, "#/add/route", "Add a route");
+    await page.getByLabel("Name").focus();
+    for (const key of ["k", "e", "y", "Tab", "/", "k", "e", "y", "Enter"]) await page.keyboard.press(key);
+    await heading(page, "Apply");
+    await page.getByRole("button", { name: "Apply", exact: true }).focus();
+    await page.keyboard.press("Enter");
+    await shows(page, "In force by the one process.");
+    expect(contentOf(opened)).toBe(withRoute(text, "key"));
+    await until(page, "document.activeElement !== null");
+  });
+});

@@ -1,0 +1,263 @@
+/** What an attacker, an accident and a second person can do to changes from the management UI, in a real browser. */
+import { execFileSync } from "node:child_process";
+import { once } from "node:events";
+import { chmodSync, mkdirSync, readFileSync, renameSync, symlinkSync, writeFileSync } from "node:fs";
+import http from "node:http";
+import type { AddressInfo } from "node:net";
+import { dirname, join } from "node:path";
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
+import { launch, type Browser, type Page } from "./browser.ts";
+import { allFaultsOf, heading, openLogin, openOverview, signIn, upstream } from "./manager_pages.ts";
+import { apply, draftRoute, goTo, openWriting, shows, textOf, written, type OpenWriting } from "./manager_writing.ts";
+
+let browser: Browser;
+beforeAll(async () => {
+  browser = await launch();
+});
+afterAll(() => browser.close());
+
+const contentOf = ({ file }: Pick<OpenWriting, "file">) => readFileSync(file, "utf8");
+const VIEWER = { ADMIN_VIEWER_USER: "eve", ADMIN_VIEWER_PASSWORD: "only-looking" };
+
+/** Sends a request from within the page, as a script of it could; returns the status. */
+function asked(page: Page, method: string, path: string, body: string, headers: Record<string, string> = {}): Promise<number> {
+  return page.evaluate(`fetch(${JSON.stringify(`/api${path}`)}, { method: "${method}", body: ${body}, headers: ${JSON.stringify({ "Content-Type": "application/json", ...headers })} }).then(({ status }) => status)`);
+}
+
+/** The digest of the file, as the interface tells it. */
+function digestIn(page: Page): Promise<string> {
+  return page.evaluate(`fetch("/api/gateway/source").then(({ headers }) => headers.get("etag"))`);
+}
+
+describe("a configuration whose every text is markup", () => {
+  const EVIL = `<img src=x onerror="document.title='taken'"><script>document.title='taken'</script>"'&`;
+
+  it("is shown as text by forms, review, issues and history, and nothing of it runs", async () => {
+    const { port } = await upstream();
+    const plugin = { id: EVIL, name: "request_headers", config: { set: { "X-A": EVIL } } };
+    const service = { name: EVIL, base_path: "/a", upstreams: [{ id: EVIL, host: "127.0.0.1", port, group: EVIL }], split: [{ group: EVIL, percent: 5 }], plugins: [plugin], routes: [{ name: EVIL, path: "/x" }] };
+    const config = { global: { name: "<img src=x onerror=alert(1)>" }, callers: [{ id: EVIL, groups: [EVIL] }], services: [service], tests: [{ name: EVIL, request: { url: "/a/x" }, expect: { status: 200 } }] };
+    const { page, errors } = await openOverview(browser, JSON.stringify(config, null, 2), { environment: { ADMIN_WRITE: "true" } });
+    const isClean = async () => {
+      expect(await page.evaluate("document.querySelectorAll('img[src=x], main script, main style').length")).toBe(0);
+      expect(await page.title()).not.toContain("taken");
+      expect(errors.filter((each) => !each.includes("422"))).toEqual([]);
+    };
+    for (const [name, title] of [["limit", "Add a rate limit"], ["upstream", "Add an upstream"], ["share", "Change the share"], ["caller", "Add a caller"]] as const) {
+      await goTo(page, `#/add/${name}`, title);
+      await page.locator("form").waitFor();
+      await isClean();
+    }
+    await goTo(page, "#/add/route", "Add a route");
+    await page.getByLabel("Name").fill(`${EVIL} 2`);
+    await page.getByLabel("Path").fill("/y");
+    await page.getByRole("button", { name: "Put into the draft" }).click();
+    await heading(page, "Apply");
+    await shows(page, "Routes added: 1");
+    await isClean();
+    await apply(page);
+    await shows(page, "In force by the one process.");
+    await isClean();
+    await goTo(page, "#/upstreams", "Upstreams");
+    await page.getByRole("button", { name: `Drain: ${EVIL}` }).waitFor();
+    await isClean();
+    await goTo(page, "#/add/route", "Add a route");
+    await page.getByLabel("Name").fill(EVIL);
+    await page.getByLabel("Path").fill(EVIL);
+    await page.getByRole("button", { name: "Put into the draft" }).click();
+    await shows(page, "The gateway would refuse it.");
+    await apply(page);
+    await shows(page, "Not applied. Your draft is kept.");
+    await isClean();
+  });
+});
+
+/** A page of another origin, or of the same host name at another port. */
+async function foreignPage(body: string): Promise<string> {
+  const server = http.createServer((_request, response) => response.setHeader("Content-Type", "text/html").end(body));
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  onTestFinished(() => void server.close());
+  return `:${(server.address() as AddressInfo).port}/`;
+}
+
+describe("a request that another page forges", () => {
+  it.each(["localhost", "127.0.0.1"])("with the session's cookie from %s changes nothing", async (host) => {
+    const opened = await openWriting(browser);
+    const { page, managerUrl, text } = opened;
+    const manager = managerUrl!.replace(/\/$/, "");
+    const place = await foreignPage(`<iframe name="f"></iframe><form target="f" method="post" enctype="text/plain" action="${manager}/api/gateway/reload"><input name="{" value="}"></form>`);
+    const attacker = await page.context().newPage();
+    onTestFinished(() => attacker.close());
+    await attacker.goto(`http://${host}${place}`);
+    await attacker.evaluate("document.forms[0].submit()");
+    for (const [method, path] of [["PUT", "source"], ["POST", "validate"], ["POST", "reload"]]) {
+      for (const mode of ["cors", "no-cors"]) {
+        const outcome = await attacker.evaluate(`fetch("${manager}/api/gateway/${path}", { method: "${method}", mode: "${mode}", credentials: "include", headers: { "If-Match": "*" }, body: "{}" }).then(({ status, type }) => type + status, () => "failed")`);
+        expect(["failed", "opaque0"]).toContain(outcome);
+      }
+    }
+    expect(contentOf(opened)).toBe(text);
+    expect(await attacker.evaluate(`fetch("${manager}/api/gateway/source", { credentials: "include" }).then(({ status }) => status, () => "failed")`)).toBe("failed");
+    await goTo(page, "#/config", "Configuration");
+    await shows(page, "none since the start");
+  });
+
+  it("with a foreign Origin, or with Sec-Fetch-Site of another site, is 403; without a cookie it is 401", async () => {
+    const opened = await openWriting(browser);
+    const { page, managerUrl, text } = opened;
+    const digest = await digestIn(page);
+    const cookie = (await page.context().cookies()).map(({ name, value }) => `${name}=${value}`).join("; ");
+    const put = async (headers: Record<string, string>, path = "source", method = "PUT") => (await fetch(new URL(`/api/gateway/${path}`, managerUrl!), { method, headers: { "Content-Type": "application/json", "If-Match": digest, ...headers }, body: text.replace("/open", "/other") })).status;
+    for (const path of ["source", "validate", "reload"]) {
+      const method = path === "source" ? "PUT" : "POST";
+      expect(await put({ Cookie: cookie, Origin: "https://evil.example" }, path, method)).toBe(403);
+      expect(await put({ Cookie: cookie, Origin: "null" }, path, method)).toBe(403);
+      for (const site of ["cross-site", "same-site"]) expect(await put({ Cookie: cookie, "Sec-Fetch-Site": site }, path, method)).toBe(403);
+      expect(await put({}, path, method)).toBe(401);
+      expect(await put({ Cookie: "token=forged" }, path, method)).toBe(401);
+    }
+    expect(contentOf(opened)).toBe(text);
+    // A program that is no browser sends neither, and has the cookie because it has logged in.
+    expect(await put({ Cookie: cookie })).toBe(200);
+  });
+});
+
+describe("a viewer", () => {
+  it("is shown no control that changes something, and is refused by the gateway with a forged request", async () => {
+    const text = written((await upstream()).port);
+    const opened = await openLogin(browser, text, { environment: { ADMIN_WRITE: "true", ...VIEWER } });
+    const { page } = opened;
+    await page.getByLabel("Name").fill(VIEWER.ADMIN_VIEWER_USER);
+    await page.getByLabel("Password", { exact: true }).fill(VIEWER.ADMIN_VIEWER_PASSWORD);
+    await page.getByLabel("Password", { exact: true }).press("Enter");
+    await heading(page, "Overview");
+    await goTo(page, "#/upstreams/shop/v1", "Upstream v1");
+    await page.getByText("Live", { exact: true }).waitFor({ state: "attached" });
+    for (const name of ["Add", "Apply", "History", "Edit"]) expect(await page.getByRole("link", { name, exact: true }).count()).toBe(0);
+    for (const name of ["Drain", "Eject", "Use again"]) expect(await page.getByRole("button", { name }).count()).toBe(0);
+    for (const hash of ["#/apply", "#/history", "#/add/route"]) await goTo(page, hash, "Read only");
+    const digest = await digestIn(page);
+    expect(await asked(page, "PUT", "/gateway/source", JSON.stringify(text), { "If-Match": digest })).toBe(403);
+    for (const path of ["validate", "reload"]) expect(await asked(page, "POST", `/gateway/${path}`, '"{}"')).toBe(403);
+    expect(contentOf(opened)).toBe(text);
+  });
+});
+
+describe("without ADMIN_WRITE", () => {
+  it("no control is shown, and the gateway has no such path", async () => {
+    const { page } = await openOverview(browser, written((await upstream()).port));
+    await goTo(page, "#/upstreams", "Upstreams");
+    await page.getByRole("link", { name: "v1", exact: true }).waitFor();
+    expect(await page.getByRole("link", { name: "Apply", exact: true }).count()).toBe(0);
+    expect(await page.getByRole("button", { name: /^Drain/ }).count()).toBe(0);
+    await goTo(page, "#/apply", "Read only");
+    expect(await asked(page, "PUT", "/gateway/source", '"{}"', { "If-Match": '"x"' })).toBe(404);
+    for (const path of ["validate", "rollback", "upstreams/shop/v1"]) expect(await asked(page, "POST", `/gateway/${path}`, '"{}"')).toBe(404);
+  });
+});
+
+describe("a session that ends before Apply", () => {
+  it("leads to the login and back, and the draft is there and can be applied", async () => {
+    const opened = await openWriting(browser);
+    const { page, text } = opened;
+    await draftRoute(page, "kept");
+    await shows(page, "Routes added: 1");
+    await page.context().clearCookies();
+    await apply(page);
+    await heading(page, "Sign in");
+    await signIn(page);
+    await heading(page, "Apply");
+    await shows(page, "Routes added: 1");
+    expect(contentOf(opened)).toBe(text);
+    await apply(page);
+    await shows(page, "In force by the one process.");
+    expect(contentOf(opened)).toContain('"kept"');
+  });
+
+  it("and is followed by another user's login shows that user nothing of the draft", async () => {
+    const opened = await openWriting(browser, VIEWER);
+    const { page } = opened;
+    await draftRoute(page, "not-for-eve");
+    await page.context().clearCookies();
+    await apply(page);
+    await heading(page, "Sign in");
+    await page.getByLabel("Name").fill(VIEWER.ADMIN_VIEWER_USER);
+    await page.getByLabel("Password", { exact: true }).fill(VIEWER.ADMIN_VIEWER_PASSWORD);
+    await page.getByLabel("Password", { exact: true }).press("Enter");
+    await page.getByText("Live", { exact: true }).waitFor({ state: "attached" });
+    expect(await page.content()).not.toContain("not-for-eve");
+  });
+});
+
+describe("a text that is too large", () => {
+  it("is refused with 413, and the file stays as it is", async () => {
+    const opened = await openWriting(browser);
+    const { page, text } = opened;
+    const digest = await digestIn(page);
+    expect(await asked(page, "PUT", "/gateway/source", `"{" + " ".repeat(17e6) + "}"`, { "If-Match": digest })).toBe(413);
+    expect(await asked(page, "POST", "/gateway/validate", `"{" + " ".repeat(17e6) + "}"`)).toBe(413);
+    expect(contentOf(opened)).toBe(text);
+    await draftRoute(page, "small");
+    await apply(page);
+    await shows(page, "In force by the one process.");
+  });
+});
+
+describe("a file that cannot be replaced", () => {
+  /** The draft is refused with this reason, is kept, and can be taken away as a file. */
+  async function expectRefused(opened: OpenWriting, reason: RegExp): Promise<void> {
+    const { page, text } = opened;
+    await draftRoute(page, "new");
+    await apply(page);
+    await shows(page, "Not applied. Your draft is kept.");
+    expect(await textOf(page)).toMatch(reason);
+    await page.getByRole("button", { name: "Download the draft" }).waitFor();
+    expect(contentOf(opened)).toBe(text);
+    expect(await allFaultsOf(page)).toEqual([]);
+  }
+
+  it("because it is read-only is a 409 with the reason", async () => {
+    const opened = await openWriting(browser);
+    chmodSync(opened.file, 0o444);
+    await expectRefused(opened, /read-only/);
+  });
+
+  it("because it is mounted from a ConfigMap of Kubernetes is a 409 with the reason", async () => {
+    const opened = await openWriting(browser);
+    const folder = dirname(opened.file);
+    mkdirSync(join(folder, "..2026_11_28"));
+    writeFileSync(join(folder, "..2026_11_28", "gw.json"), opened.text);
+    symlinkSync("..2026_11_28", join(folder, "..data"));
+    symlinkSync("..data/gw.json", join(folder, "new"));
+    renameSync(join(folder, "new"), opened.file);
+    await expectRefused(opened, /ConfigMap/);
+  });
+
+  it.skipIf(!canMount())("because the disk is full is a 409 with the reason, and half a file is never seen", async () => {
+    const opened = await openWriting(browser);
+    const folder = join(dirname(opened.file), "small");
+    mkdirSync(folder);
+    execFileSync("mount", ["-t", "tmpfs", "-o", "size=64k", "tmpfs", folder]);
+    onTestFinished(() => void execFileSync("umount", ["-l", folder]));
+    writeFileSync(join(folder, "gw.json"), opened.text);
+    symlinkSync("small/gw.json", join(dirname(opened.file), "new"));
+    renameSync(join(dirname(opened.file), "new"), opened.file);
+    try {
+      writeFileSync(join(folder, "rest"), Buffer.alloc(1 << 20));
+    } catch {
+      // Full.
+    }
+    await expectRefused(opened, /disk is full/);
+  });
+});
+
+/** A file system of its own is for root on a system that allows it. */
+function canMount(): boolean {
+  try {
+    execFileSync("unshare", ["-m", "mount", "-t", "tmpfs", "tmpfs", "/mnt"], { stdio: "ignore" });
+    return process.getuid?.() === 0;
+  } catch {
+    return false;
+  }
+}

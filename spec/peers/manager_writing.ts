@@ -1,0 +1,62 @@
+/** What specs of changes from the management UI share: a configuration as people write it, and the way to its pages. */
+import type { Browser, Page } from "./browser.ts";
+import { heading, openOverview, until, upstream, type Open } from "./manager_pages.ts";
+
+/** Four spaces, and short items in one line. */
+export function written(port: number): string {
+  return `{
+    "callers": [],
+    "services": [
+        {
+            "name": "shop",
+            "base_path": "/shop",
+            "upstreams": [
+                { "id": "v1", "host": "127.0.0.1", "port": ${port} },
+                { "id": "v2", "host": "127.0.0.1", "port": ${port}, "group": "canary" }
+            ],
+            "split": [{ "group": "canary", "percent": 5 }],
+            "routes": [
+                { "name": "items", "path": "/items/{id}", "plugins": [{ "name": "key_auth", "config": { "callers": true } }] },
+                { "name": "open", "path": "/open" }
+            ]
+        }
+    ],
+    "tests": [
+        { "name": "items need a key", "request": { "url": "/shop/items/1" }, "expect": { "status": 401 } }
+    ]
+}
+`;
+}
+
+export interface OpenWriting extends Open {
+  /** The file at the start. */
+  readonly text: string;
+}
+
+/** The overview of a gateway that takes changes. */
+export async function openWriting(browser: Browser, environment: Record<string, string> = {}): Promise<OpenWriting> {
+  const text = written((await upstream()).port);
+  return { ...(await openOverview(browser, text, { environment: { ADMIN_WRITE: "true", ...environment } })), text };
+}
+
+export async function goTo(page: Page, hash: string, title: string | RegExp): Promise<void> {
+  await page.evaluate(`location.hash = ${JSON.stringify(hash)}`);
+  await heading(page, title);
+}
+
+/** Adds a route to the draft; Apply is shown then. */
+export async function draftRoute(page: Page, name: string): Promise<void> {
+  await goTo(page, "#/add/route", "Add a route");
+  await page.getByLabel("Name").fill(name);
+  await page.getByLabel("Path").fill(`/${name}`);
+  await page.getByRole("button", { name: "Put into the draft" }).click();
+  await heading(page, "Apply");
+}
+
+/** Applies the draft that is shown. */
+export async function apply(page: Page): Promise<void> {
+  await page.getByRole("button", { name: "Apply", exact: true }).click();
+}
+
+export const textOf = (page: Page) => page.evaluate<string>('document.querySelector("main").innerText');
+export const shows = (page: Page, text: string) => until(page, `document.querySelector("main")?.innerText.includes(${JSON.stringify(text)}) === true`);
