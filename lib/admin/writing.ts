@@ -98,10 +98,24 @@ export class Writing {
     const { redactSecrets } = this.#options;
     const isMasked = role === "viewer" || redactSecrets || queryOf(target).get("secrets") === "masked";
     return orProblem(call, () => {
-      const { text, digest } = this.#checkedFile().read();
+      const { text, digest } = this.#ownFile().read();
       const body = isMasked ? this.#masked(text, digest) : text;
-      return { status: 200, headers: ["Content-Type", "application/json", "Content-Length", String(body.length), "ETag", `"${digest}"`], body };
+      const readOnly = this.#whyReadOnly();
+      const reason = readOnly === null ? [] : ["Source-Read-Only", encodeURIComponent(readOnly)];
+      return { status: 200, headers: ["Content-Type", "application/json", "Content-Length", String(body.length), "ETag", `"${digest}"`, ...reason], body };
     });
+  }
+
+  /** Null: the file can be replaced from here. */
+  #whyReadOnly(): string | null {
+    try {
+      const file = this.#checkedFile();
+      file.checkWritable(file.read());
+      return null;
+    } catch (error) {
+      if (error instanceof Fault) return error.message;
+      throw error;
+    }
   }
 
   #masked(text: Buffer, digest: string): Buffer {
@@ -187,11 +201,16 @@ export class Writing {
     return GatewayCore.partsOf(this.#options.gateway).configuration;
   }
 
-  /** Throws a `Fault` where there is none that could be changed from here. */
+  /** Throws a `Fault` where there is none. */
+  #ownFile(): SourceFile {
+    if (this.#configuration.options.configFile !== undefined) return this.#file;
+    throw new Fault("conflict", "The configuration is not in a file: the program that embeds the gateway gives it.");
+  }
+
+  /** Throws a `Fault` also where it cannot be changed from here. */
   #checkedFile(): SourceFile {
     const { configPath, configKeyPath } = this.#options.settings;
-    if (this.#configuration.options.configFile === undefined) throw new Fault("conflict", "The configuration is not in a file: the program that embeds the gateway gives it.");
-    if (configKeyPath === null) return this.#file;
+    if (configKeyPath === null) return this.#ownFile();
     throw new Fault("conflict", `The configuration has to be signed (CONFIG_PUBLIC_KEY): sign it elsewhere (edge-gateway sign), and replace ${configPath} and ${configPath}.sig.`);
   }
 }

@@ -50,6 +50,21 @@ describe("GET /gateway/source", () => {
     expect((await asAdmin("GET", "/gateway/source")).text).toContain('"key":"********"');
   });
 
+  it("says why the file cannot be replaced from here, so that a page can offer its text as a draft", async () => {
+    const readOnly = async ({ asAdmin }: Awaited<ReturnType<typeof writable>>) => {
+      const { status, headers } = await asAdmin("GET", "/gateway/source");
+      return [status, headers["source-read-only"] === undefined ? null : decodeURIComponent(String(headers["source-read-only"]))];
+    };
+    const plain = await writable();
+    expect(await readOnly(plain)).toEqual([200, null]);
+    chmodSync(plain.file, 0o444);
+    expect(await readOnly(plain)).toEqual([200, expect.stringMatching(/gw\.json is read-only \(nobody may write there\)/)]);
+    const signed = await writable(undefined, { keyFile: "/keys.pem" });
+    expect(await readOnly(signed)).toEqual([200, expect.stringMatching(/^The configuration has to be signed \(CONFIG_PUBLIC_KEY\): sign it elsewhere/)]);
+    expect(await signed.put(text(2))).toMatchObject({ status: 409, json: { code: "conflict", detail: expect.stringContaining("has to be signed") as string } });
+    expect(signed.content()).toBe(JSON.stringify(withPort(1)));
+  });
+
   it("tells a viewer nothing of a file that has not been checked", async () => {
     const { asViewer, file } = await writable();
     writeFileSync(file, '{"key":"a secret"');

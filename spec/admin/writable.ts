@@ -73,6 +73,7 @@ export async function writable(config: object | string = withPort(1), { path, ke
 
 export function emptyFolder(): string {
   const folder = mkdtempSync(join(tmpdir(), "edge-gateway-write-"));
-  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  // The history may still be written: it is beside the answer.
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true, maxRetries: 10, retryDelay: 10 }));
   return folder;
 }
