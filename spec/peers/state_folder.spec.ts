@@ -1,18 +1,18 @@
-/** STATE_DIR on a disk that is full or read-only, and used by processes that do not see each other. Where the system allows neither mounts nor namespaces, there is nothing to test. */
+/** STATE_DIR on a disk that is full or read-only, and used by processes that do not see each other. Skipped where the system allows no mount or no namespace. */
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { describe, expect, it, onTestFinished } from "vitest";
+import { describe, expect, it, onTestFinished, type TestContext } from "vitest";
 import { backend, oneService } from "../support/gateway.ts";
 import { emptyFolder, fileWith, logLines, program, PROGRAM, runningProgram } from "../support/process.ts";
 import { ask, eventually } from "../support/raw_client.ts";
 
 const runs = (command: string, ...words: readonly string[]) => spawnSync(command, words).status === 0;
 
-/** A disk of 64 KiB; null: the system allows none. It goes with the test. */
-function smallDisk(): string | null {
+/** A disk of 64 KiB, which goes with the test. */
+function smallDisk({ skip }: TestContext): string {
   const path = emptyFolder();
-  if (!runs("mount", "-t", "tmpfs", "-o", "size=64k,mode=700", "tmpfs", path)) return null;
+  if (!runs("mount", "-t", "tmpfs", "-o", "size=64k,mode=700", "tmpfs", path)) skip("the system allows no mount");
   onTestFinished(() => void spawnSync("umount", ["-l", path]));
   return path;
 }
@@ -35,7 +35,7 @@ function written(folder: string): number {
 const FAILED = "quotas cannot be written, and are counted in memory alone";
 
 describe("STATE_DIR", () => {
-  it.each<[string, (disk: string) => void, (disk: string) => void, RegExp]>([
+  it.for<[string, (disk: string) => void, (disk: string) => void, RegExp]>([
     [
       "full",
       (disk) => {
@@ -50,9 +50,8 @@ describe("STATE_DIR", () => {
       /ENOSPC/,
     ],
     ["read-only", (disk) => expect(runs("mount", "-o", "remount,ro", disk)).toBe(true), (disk) => expect(runs("mount", "-o", "remount,rw", disk)).toBe(true), /EROFS/],
-  ])("on a disk that becomes %s: the good file stays, quotas hold in memory, and all is written once it can be", { timeout: 60_000 }, async (_what, spoil, mend, reason) => {
-    const disk = smallDisk();
-    if (disk === null) return;
+  ])("on a disk that becomes %s: the good file stays, quotas hold in memory, and all is written once it can be", { timeout: 60_000 }, async ([, spoil, mend, reason], context) => {
+    const disk = smallDisk(context);
     const folder = join(disk, "state");
     mkdirSync(folder);
     const { port, stderr, child, ended } = await runningProgram(await quota(), [], { STATE_DIR: folder });
@@ -72,17 +71,16 @@ describe("STATE_DIR", () => {
     expect((await ended).code).toBe(0);
   });
 
-  it("on a disk that is read-only at the start is refused with exit code 2 and the reason", { timeout: 60_000 }, async () => {
-    const disk = smallDisk();
-    if (disk === null) return;
+  it("on a disk that is read-only at the start is refused with exit code 2 and the reason", { timeout: 60_000 }, async (context) => {
+    const disk = smallDisk(context);
     expect(runs("mount", "-o", "remount,ro", disk)).toBe(true);
     const start = (STATE_DIR: string) => program(["--config", fileWith(oneService(9)), "--http-port", "0"], { environment: { STATE_DIR } }).ended;
     expect(await start(disk)).toMatchObject({ code: 2, stderr: expect.stringMatching(/STATE_DIR .*a socket in .* cannot be opened, which marks it as used: /) as string });
     expect(await start(join(disk, "below"))).toMatchObject({ code: 2, stderr: expect.stringMatching(/STATE_DIR .*cannot be made: /) as string });
   });
 
-  it("of a process in another pid namespace, as containers have them, is refused to a second one", { timeout: 60_000 }, async () => {
-    if (!runs("unshare", "--pid", "--fork", "true")) return;
+  it("of a process in another pid namespace, as containers have them, is refused to a second one", { timeout: 60_000 }, async ({ skip }) => {
+    if (!runs("unshare", "--pid", "--fork", "true")) skip("the system allows no namespace");
     const [config, folder] = [await quota(), emptyFolder()];
     const first = await runningProgram(config, [], { STATE_DIR: folder });
     const words = ["--pid", "--fork", process.execPath, PROGRAM, "--config", fileWith(config), "--http-port", "0"];
