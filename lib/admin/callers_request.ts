@@ -35,7 +35,7 @@ export function callersRequest({ target, headers }: Inbound, { gateway, clock }:
     groups: caller.groups,
     enabled: caller.enabled,
     file: list.file ?? null,
-    plugins: plugins.filter((each) => knows(each, caller)).slice(0, MAX_PLUGINS).map(({ path }) => path),
+    plugins: plugins.filter((each) => knows(each, caller)).slice(0, MAX_PLUGINS).map(({ plugin }) => plugin),
     used: callers!.isUsed(list, caller, clock),
   }));
   return compressed(json(200, { total, matching, callers: shown }), headers);

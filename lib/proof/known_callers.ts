@@ -3,12 +3,12 @@
  */
 import type { Caller } from "../config/caller_list.ts";
 import type { Loaded } from "../gateway/snapshot.ts";
+import type { Place } from "../gateway/plugin_error.ts";
 import type { ConfigWarning } from "../gateway/status.ts";
 import type { WrittenPlugin } from "./written.ts";
 
 export interface Identifying {
-  /** Of the plugin, by names. */
-  readonly path: string;
+  readonly plugin: Place & { readonly kind: string };
   /** Everybody, everybody with a key in the registry, or those with these ids. */
   readonly whom: "all" | "keys" | ReadonlySet<string>;
 }
@@ -20,11 +20,12 @@ interface Named {
 
 /** The plugins that identify callers. One whose tokens, certificates or answers may name anybody knows all. */
 export function identifying(plugins: readonly WrittenPlugin[]): readonly Identifying[] {
-  return plugins.filter(({ kind }) => kind.identifies === true).map(({ kind: { name }, config, path, id }) => {
+  return plugins.filter(({ kind }) => kind.identifies === true).map(({ kind: { name }, config, service, route, id }) => {
+    const plugin = { kind: name, service, route, level: service === null ? "global" : route === null ? "service" : "route" } as const;
     const { callers, key, keys = [], username, users = [] } = config as { callers?: boolean; key?: string; keys?: readonly Named[]; username?: string; users?: readonly Named[] };
-    if (name === "key_auth" && callers === true) return { path, whom: "keys" };
-    if (name !== "key_auth" && name !== "basic_auth") return { path, whom: "all" };
-    return { path, whom: new Set([...keys, ...users].map((each) => each.id ?? each.username!).concat(key === undefined ? [] : (id ?? "default"), username ?? [])) };
+    if (name === "key_auth" && callers === true) return { plugin, whom: "keys" };
+    if (name !== "key_auth" && name !== "basic_auth") return { plugin, whom: "all" };
+    return { plugin, whom: new Set([...keys, ...users].map((each) => each.id ?? each.username!).concat(key === undefined ? [] : (id ?? "default"), username ?? [])) };
   });
 }
 

@@ -64,7 +64,7 @@ describe("the callers of a running program", () => {
     const running = await runningProgram(config, [], { ADMIN_USER: "a", ADMIN_PASSWORD: "b" });
     const get = await admin(running);
     const view = async (query = "") => JSON.parse(await get(`/gateway/callers${query}`)) as { callers: { id: string; used: boolean }[] };
-    const known = { groups: ["gold"], enabled: true, file, plugins: [expect.stringMatching(/^services\..*\.plugins\.key_auth$/)] };
+    const known = { groups: ["gold"], enabled: true, file, plugins: [{ kind: "key_auth", service: expect.any(String) as string, route: null, level: "service" }] };
     expect(await view()).toEqual({
       total: 3,
       matching: 3,

@@ -283,8 +283,8 @@ export interface ShownCaller {
   readonly enabled: boolean;
   /** Null: it is in the configuration itself. */
   readonly file: string | null;
-  /** The paths of plugins that can identify it. */
-  readonly plugins: readonly string[];
+  /** Those that can identify it. */
+  readonly plugins: readonly (Pick<ExplainedPlugin, "level"> & { readonly kind: string; readonly service: string | null; readonly route: string | null })[];
   /** Within the last minute. */
   readonly used: boolean;
 }

@@ -2,12 +2,13 @@
  * The callers page: who is in the configuration, in which groups, which plugins know them, and whether they were here within the last minute.
  */
 import { ApiError, ask, type CallersView, type ShownCaller } from "./api.ts";
-import { fixedBadge, loading, unreadable } from "./components.ts";
+import { breakable, fixedBadge, link, loading, unreadable } from "./components.ts";
 import { el, replace, setText } from "./dom.ts";
 import { number } from "./format.ts";
 import type { Frame, Known, OpenPage, Page } from "./page.ts";
 import { viewIn } from "./table_rows.ts";
-import { DataTable, fixedPart, keepInAddress, textPart } from "./tables.ts";
+import { DataTable, fixedPart, keepInAddress, textPart, type Part } from "./tables.ts";
+import { hashForPlace } from "./url_hash.ts";
 
 const AGAIN_MS = 10_000;
 /** Pause after a key before the gateway is asked. */
@@ -41,7 +42,7 @@ class CallersPage implements Page {
         { key: "id", title: "Caller", sortBy: ({ id }) => id, make: ({ id }) => textPart(() => id, "kind") },
         { key: "groups", title: "Groups", sortBy: ({ groups }) => groups.join(), make: ({ groups }) => textPart(() => groups.join(", ") || "–") },
         { key: "enabled", title: "State", width: 85, sortBy: ({ enabled }) => Number(enabled), make: ({ enabled }) => fixedPart(fixedBadge(enabled ? "good" : "idle", enabled ? "On" : "Off")) },
-        { key: "plugins", title: "Known by", drop: 1, sortBy: ({ plugins }) => plugins.length, make: ({ plugins }) => textPart(() => plugins.join(", ") || "no plugin", "mono") },
+        { key: "plugins", title: "Known by", drop: 1, sortBy: ({ plugins }) => plugins.length, make: knownBy },
         { key: "used", title: "Last minute", width: 110, sortBy: ({ used }) => Number(used), make: ({ used }) => textPart(() => (used ? "used" : "–")) },
       ],
     });
@@ -89,11 +90,22 @@ class CallersPage implements Page {
     const search = el("div", { class: "toolbar toolbar--apart" }, el("div", { class: "field" }, el("label", { for: this.#input.id }, "Search callers and groups"), this.#input), this.#count);
     // The field that has the focus stays where it is.
     if (!this.#table.node.isConnected || this.#input.isConnected !== total > 0) replace(this.node, el("div", { class: "card stack" }, total > 0 && search, this.#table.node));
-    this.#table.show(callers);
+    // Rows are drawn anew: a link that has the focus would lose it.
+    if (this.#table.node.querySelector("tbody :focus") === null) this.#table.show(callers);
   }
 
   #showError(error: unknown): void {
     if (error instanceof ApiError && error.status === 401) return this.#frame.showError(error);
     replace(this.node, ...unreadable("The callers", error, () => void this.#load()));
   }
+}
+
+/** "key_auth of route list of shop": links to the places of the plugins. */
+function knownBy({ plugins }: ShownCaller): Part {
+  const links = plugins.map((plugin) => {
+    const { kind, service, route } = plugin;
+    const place = [route === null ? null : `route ${route}`, service ?? "all services"].filter((part) => part !== null);
+    return link(hashForPlace(plugin), ...breakable([kind, ...place].join(" of ")));
+  });
+  return fixedPart(...(links.length === 0 ? ["no plugin"] : links.flatMap((each, i) => (i === 0 ? [each] : [", ", each]))));
 }

@@ -5,7 +5,7 @@ import type { Status, Warning } from "./api.ts";
 import { breakable, link } from "./components.ts";
 import { el, replace, type Child } from "./dom.ts";
 import { number } from "./format.ts";
-import { hashFor } from "./url_hash.ts";
+import { hashForPlace } from "./url_hash.ts";
 
 /** Further places are only counted. */
 const MAX_PLACES = 4;
@@ -41,8 +41,8 @@ function placesOf(faults: readonly Warning[]): readonly Child[] {
   return [...shown.flatMap((place, i) => (i === 0 ? [place] : [", ", place])), ...(rest === 0 ? [] : [" and ", link("#/plugins", `${number(rest)} more`)])];
 }
 
-function placeLink({ service, route }: Warning): HTMLElement {
-  if (service === null) return link("#/plugins", "all routes of all services");
-  if (route === null) return link(hashFor("services", service), "all routes of ", ...breakable(service));
-  return link(hashFor("routes", service, route), "route ", ...breakable(route), " of ", ...breakable(service));
+function placeLink(place: Warning): HTMLElement {
+  const { service, route } = place;
+  const of = service === null ? ["all services"] : breakable(service);
+  return link(hashForPlace(place), ...(route === null ? ["all routes"] : ["route ", ...breakable(route)]), " of ", ...of);
 }

@@ -24,6 +24,11 @@ export function hashFor(...segments: readonly string[]): string {
   return `#/${segments.map(encoded).join("/")}`;
 }
 
+/** The page of a route, of a service, or of the plugins for what is global. */
+export function hashForPlace({ service, route }: Pick<Warning, "service" | "route">): string {
+  return service === null ? "#/plugins" : route === null ? hashFor("services", service) : hashFor("routes", service, route);
+}
+
 /** "#/login?back=%23%2Froutes" */
 export function loginHash(from: string): string {
   const returnTo = safeReturn(from);
