@@ -129,9 +129,11 @@ export class Writing {
     const { call, headers } = inbound;
     const expected = expectedBy(headers);
     if (expected === null) return problem(call, "precondition_required", { detail: 'Send If-Match: "DIGEST" with the digest of the text that was changed, the ETag of GET /gateway/source.' });
-    if (!this.#queue.room) return problem(call, "overloaded", { detail: "Too many changes are waiting.", headers: retryAfter(1000) });
+    if (!this.#queue.room) return tooMany(call);
     const text = await readJsonBody(inbound, MAX_POSTED_BYTES, "the configuration");
     if ("code" in text) return problem(call, text.code, { detail: text.detail });
+    // Others have sent theirs meanwhile.
+    if (!this.#queue.room) return tooMany(call);
     return this.#queue.take(() => this.#replace(inbound, who, { action: "source", text, expected }));
   }
 
@@ -158,7 +160,7 @@ export class Writing {
     if ("code" in body) return problem(call, body.code, { detail: body.detail });
     const digest = digestIn(body);
     if (digest === null) return problem(call, "request_invalid", { detail: 'Send the digest of an entry of the history: {"digest":"0123456789ab"}.' });
-    if (!this.#queue.room) return problem(call, "overloaded", { detail: "Too many changes are waiting.", headers: retryAfter(1000) });
+    if (!this.#queue.room) return tooMany(call);
     return this.#queue.take(() =>
       orProblem(call, async () => {
         if (this.#history === null) throw new Fault("conflict", "There is no history.");
@@ -227,6 +229,10 @@ function refused(text: Buffer, at: number): ConfigError {
   const before = text.toString("utf8", 0, at).split("\n");
   const position = { line: before.length, column: before.at(-1)!.length + 1 };
   return new ConfigError([{ at: [], message: `is "${MASK}", which masks a secret: write the secret itself, or a reference`, position }], undefined);
+}
+
+function tooMany(call: Inbound["call"]): Reply {
+  return problem(call, "overloaded", { detail: "Too many changes are waiting.", headers: retryAfter(1000) });
 }
 
 /** Null: it can come into force again. */

@@ -23,6 +23,10 @@ export interface Writable {
   readonly folder: string;
   readonly file: string;
   readonly gateway: Gateway;
+  /** Of the admin interface. */
+  readonly port: number;
+  /** The Cookie header of the administrator. */
+  readonly cookie: string;
   /** What the program has logged, one object for each line. */
   readonly lines: () => Record<string, any>[];
   /** What the file has. */
@@ -58,12 +62,12 @@ export async function writable(config: object | string = withPort(1), { path, ke
   const reload: NonNullable<AdminChanges["reload"]> = (replacement) => reloadFrom(gateway, "admin", settings, log, undefined, replacement);
   const writing = new Writing({ gateway, settings, redactSecrets: changes.redactSecrets ?? false, auditLogPath, clock: systemClock, reload, log });
   writing.followGateway();
-  const { ask, login } = await startAdmin({ viewer: VIEWER, write: true, writing: writing.at, gateway, reload, log, ...changes });
+  const { ask, login, port } = await startAdmin({ viewer: VIEWER, write: true, writing: writing.at, gateway, reload, log, ...changes });
   const [admin, viewer] = [cookieOf(await login()), cookieOf(await login(AS_VIEWER))];
   const as = (cookie: string): Writable["ask"] => (method, path, asked = {}) => ask(method, path, { ...asked, headers: { cookie, ...asked.headers } });
   const asAdmin = as(admin);
   return {
-    ...{ folder, file, gateway, ask, asAdmin, asViewer: as(viewer) },
+    ...{ folder, file, gateway, port, cookie: admin, ask, asAdmin, asViewer: as(viewer) },
     lines: () => logged.split("\n").slice(0, -1).map((line) => JSON.parse(line) as Record<string, any>),
     content: () => readFileSync(file, "utf8"),
     put: (text, expected = digestOf(readFileSync(file)), headers = {}) =>
