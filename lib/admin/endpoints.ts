@@ -7,7 +7,7 @@ import { allowedHosts, HOST_NOT_ALLOWED } from "../operator/allowed_hosts.ts";
 import { compressed } from "../http/content_coding.ts";
 import { basicCredentials } from "../http/basic.ts";
 import { headerValue, headerValues, type HeaderList } from "../http/headers.ts";
-import { isForeign } from "../operator/own_pages.ts";
+import { isForeign } from "../http/own_pages.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import type { Inbound } from "../server/inbound.ts";
 import type * as callers from "./callers_request.ts";

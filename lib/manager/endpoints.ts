@@ -2,8 +2,8 @@
  * The endpoints of the management UI: serves pages, forwards /api to the admin interface, and adds security headers to every reply.
  */
 import { hasHeader, type HeaderList } from "../http/headers.ts";
+import { isForeign } from "../http/own_pages.ts";
 import { allowedHosts, HOST_NOT_ALLOWED } from "../operator/allowed_hosts.ts";
-import { isForeign } from "../operator/own_pages.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { ENCODED_SLASH, readTarget } from "../route/path.ts";
 import { isHost } from "../server/framing.ts";

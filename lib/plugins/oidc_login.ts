@@ -5,7 +5,8 @@ import { createHash, randomBytes } from "node:crypto";
 import type { MemoryPart } from "../base/shared_memory.ts";
 import { isLoopback } from "../base/url_destination.ts";
 import type { Exchange } from "../http/exchange.ts";
-import { headerValue, headerValues, type HeaderList } from "../http/headers.ts";
+import { headerValue, type HeaderList } from "../http/headers.ts";
+import { isForeign } from "../http/own_pages.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { setCookie, splitCookie, type CookieAttributes, type Seal, type Taken } from "./oidc_cookies.ts";
 import { isForPage, led, page, paragraph, refused, UNSTORED, type PageLink } from "./oidc_pages.ts";
@@ -109,7 +110,7 @@ export class LoginFlow {
     if (method !== "GET" && method !== "POST") {
       return problem(call, "method_not_allowed", { detail: "This path accepts GET, POST.", headers: ["Allow", "GET, POST", ...UNSTORED] });
     }
-    if (isFromElsewhere(exchange)) {
+    if (isForeign(exchange, exchange.authority)) {
       if (method === "POST") return refused(exchange, { code: "forbidden", detail: "Another site has asked for this logout.", why: "oidc: logout from elsewhere" });
       return page(200, "Log out?", [paragraph("Another site has led you here."), '<form method="post"><button>Log out</button></form>'], UNSTORED);
     }
@@ -248,12 +249,4 @@ function loginLink(exchange: Exchange): PageLink {
   const referer = headerValue(headers, "referer") ?? "";
   const href = referer.startsWith(`${origin}/`) ? returnPath(referer.slice(origin.length), "") : returnPath(path, query);
   return { href, label: "Log in", opensWindow: true };
-}
-
-/** Whether another site has caused a request (CSRF). Browsers set Fetch Metadata, and pages cannot; other clients carry no cookies of a victim. */
-function isFromElsewhere(exchange: Exchange): boolean {
-  const { headers } = exchange;
-  const sites = headerValues(headers, "sec-fetch-site");
-  if (sites.length > 0) return !sites.every((site) => site === "same-origin" || site === "none");
-  return !headerValues(headers, "origin").every((origin) => origin === originOf(exchange));
 }

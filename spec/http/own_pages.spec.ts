@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { isForeign } from "../../lib/operator/own_pages.ts";
+import { isForeign } from "../../lib/http/own_pages.ts";
 
 describe("isForeign", () => {
   it.each([

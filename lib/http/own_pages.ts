@@ -1,8 +1,8 @@
 /**
- * Distinguishes requests of an interface's own pages from requests that pages of other origins cause a browser to send (CSRF).
+ * Distinguishes requests of a server's own pages from requests that pages of other origins cause a browser to send (CSRF).
  */
-import { headerValues } from "../http/headers.ts";
-import type { RequestFacts } from "../http/request_facts.ts";
+import { headerValues } from "./headers.ts";
+import type { RequestFacts } from "./request_facts.ts";
 
 /**
  * Whether a request that changes something comes from another page than this server's. `authority` is the host that the request is for.
