@@ -2,9 +2,12 @@
  * Reads the body of a request that has to be JSON, or reports why it cannot be read.
  */
 import { Fault, type ErrorCode } from "../base/errors.ts";
+import type { TaskQueue } from "../base/task_queue.ts";
 import { headerValue } from "../http/headers.ts";
+import { problem, type Reply } from "../http/reply.ts";
 import { readBody } from "../operator/operator_server.ts";
 import type { Inbound } from "../server/inbound.ts";
+import { retryAfter } from "./replies.ts";
 
 export interface Unreadable {
   readonly code: ErrorCode & ("bad_request" | "request_invalid" | "body_too_large");
@@ -21,5 +24,20 @@ export async function readJsonBody(inbound: Inbound, maxBytes: number, what: str
     return { code: "body_too_large", detail: `The body may have at most ${maxBytes} bytes.` };
   }
 }
+
+/** Of the text of a configuration. */
+export const MAX_POSTED_BYTES = 16 * 1024 * 1024;
+
+/** Reads the text of a configuration when there is a place for it, and keeps the place until it is answered: those that arrive slowly fill the memory, too. */
+export async function answerPosted(inbound: Inbound, places: TaskQueue, answer: (text: Buffer) => Promise<Reply>): Promise<Reply> {
+  const { call } = inbound;
+  if (!places.room) return problem(call, "overloaded", { detail: "Too many configurations are being received, or waiting.", headers: retryAfter(POSTED_RETRY_MS) });
+  return places.take(async () => {
+    const text = await readJsonBody(inbound, MAX_POSTED_BYTES, "the configuration");
+    return "code" in text ? problem(call, text.code, { detail: text.detail }) : answer(text);
+  });
+}
+
+const POSTED_RETRY_MS = 5000;
 
 const JSON_TYPE = /^application\/json[ \t]*(?:;|$)/i;

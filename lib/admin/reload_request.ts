@@ -3,19 +3,17 @@
  */
 import { createHash } from "node:crypto";
 import { Fault } from "../base/errors.ts";
+import { createTaskQueue } from "../base/task_queue.ts";
 import type { DryRun } from "../proof/dry_run.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { readBody } from "../operator/operator_server.ts";
 import type { Inbound } from "../server/inbound.ts";
-import { readJsonBody, type Unreadable } from "./json_body.ts";
+import { answerPosted, type Unreadable } from "./json_body.ts";
 import { json, retryAfter } from "./replies.ts";
 import { view, warningView, type InterfaceOptions } from "./views.ts";
 
-/** Of a configuration in the body. Its dry run also has to fit into the memory of its thread, see `proof/dry_runs.ts`. */
-export const MAX_POSTED_BYTES = 16 * 1024 * 1024;
-
-/** `text` is that of the body; null: there is none. */
-type ReloadRequest = { readonly isDryRun: false } | { readonly isDryRun: true; readonly text: Buffer | null };
+/** Texts that are being received, wait or are tried, in this process. As many as may wait and run, see `proof/dry_runs.ts`, where each also has to fit into memory. */
+const texts = createTaskQueue(5, 0);
 
 /** Somebody expects that it becomes the configuration. */
 const UNUSED_BODY: Unreadable = { code: "request_invalid", detail: "A reload reads the file of the gateway, and takes no body; dry_run=true tries one." };
@@ -26,8 +24,11 @@ export async function reloadRequest(inbound: Inbound, { gateway, reload, log }: 
   if ("code" in request) return problem(call, request.code, { detail: request.detail });
   const fields = { address: clientAddress, request_id: call.id };
   if (request.isDryRun) {
-    log.info("dry run of a reload requested by an administrator", fields);
-    return dryRunReply(inbound, gateway, request.text);
+    const tried = (text: Buffer | null) => {
+      log.info("dry run of a reload requested by an administrator", fields);
+      return dryRunReply(inbound, gateway, text);
+    };
+    return inbound.body === null ? tried(null) : answerPosted(inbound, texts, (text) => tried(text.length === 0 ? null : text));
   }
   log.info("reload requested by an administrator", fields);
   const reloaded = await reload();
@@ -40,10 +41,10 @@ export async function reloadRequest(inbound: Inbound, { gateway, reload, log }: 
 /** Answers `POST /gateway/validate`: the dry run of the text in the body, with the digest of the text. */
 export async function validateRequest(inbound: Inbound, { gateway, log }: Pick<InterfaceOptions, "gateway" | "log">): Promise<Reply> {
   const { call, clientAddress } = inbound;
-  const text = await readJsonBody(inbound, MAX_POSTED_BYTES, "the configuration");
-  if ("code" in text) return problem(call, text.code, { detail: text.detail });
-  log.debug("check of a text requested by an administrator", { address: clientAddress, request_id: call.id });
-  return dryRunReply(inbound, gateway, text, { digest: createHash("sha256").update(text).digest("hex").slice(0, 12) });
+  return answerPosted(inbound, texts, (text) => {
+    log.debug("check of a text requested by an administrator", { address: clientAddress, request_id: call.id });
+    return dryRunReply(inbound, gateway, text, { digest: createHash("sha256").update(text).digest("hex").slice(0, 12) });
+  });
 }
 
 /** `more`: further members. */
@@ -63,15 +64,13 @@ export function dryRunView(dryRun: DryRun) {
   return view({ ...dryRun, warnings: dryRun.warnings.map((warning) => ({ ...warningView(warning), line: warning.line, column: warning.column })) });
 }
 
-async function readReloadRequest(inbound: Inbound): Promise<ReloadRequest | Unreadable> {
-  const { target, body } = inbound;
+async function readReloadRequest(inbound: Inbound): Promise<{ readonly isDryRun: boolean } | Unreadable> {
+  const { target } = inbound;
   const mark = target.indexOf("?");
   const query = mark < 0 ? "" : target.slice(mark + 1);
   // Clients may announce a body, and send an empty one.
   if (query === "" || query === "dry_run=false") return readBody(inbound, 0).then(() => ({ isDryRun: false }), () => UNUSED_BODY);
   // A mistyped parameter must not turn a dry run into a reload.
   if (query !== "dry_run=true") return { code: "request_invalid", detail: "The only query parameter is dry_run=true or dry_run=false." };
-  if (body === null) return { isDryRun: true, text: null };
-  const text = await readJsonBody(inbound, MAX_POSTED_BYTES, "the configuration");
-  return "code" in text ? text : { isDryRun: true, text: text.length === 0 ? null : text };
+  return { isDryRun: true };
 }

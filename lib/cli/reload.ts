@@ -1,7 +1,8 @@
 /**
  * `edge-gateway reload`: asks a running gateway to reload its configuration, or only to try it, and prints the changes or the errors.
  */
-import { MAX_POSTED_BYTES, type dryRunView } from "../admin/reload_request.ts";
+import { MAX_POSTED_BYTES } from "../admin/json_body.ts";
+import type { dryRunView } from "../admin/reload_request.ts";
 import { readClientSettings } from "../config/command_settings.ts";
 import { linesOf } from "../gateway/refusal.ts";
 import type { ShownIssue } from "../gateway/status.ts";

@@ -5,6 +5,7 @@ import { once } from "node:events";
 import { setTimeout as wait } from "node:timers/promises";
 import { Worker, type WorkerOptions } from "node:worker_threads";
 import { Fault, messageOf, missingPermission } from "../base/errors.ts";
+import { entry } from "../base/event_loop.ts";
 import { createTaskQueue } from "../base/task_queue.ts";
 import type { Configuration } from "../gateway/configuration.ts";
 import type { DryRun, DryRunInput } from "./dry_run.ts";
@@ -51,17 +52,22 @@ export class DryRuns {
     });
   }
 
-  async #inThread(input: DryRunInput, entry: URL): Promise<DryRun> {
+  async #inThread(input: DryRunInput, program: URL): Promise<DryRun> {
     const closed = this.#configuration.closing.signal;
     // Modules in force may read the environment. Where there are none, nothing in the thread has a variable.
     const hasModules = input.text === null || (input.inForce.files.size > 0 && usesModules(input));
     const { ms, megabytes } = this.#limits;
     // Together with the stack.
     const resourceLimits = { maxOldGenerationSizeMb: megabytes * 0.9, maxYoungGenerationSizeMb: megabytes * 0.09, stackSizeMb: 4 };
-    const worker = threadFor(entry, { workerData: input, name: "dry run", resourceLimits, ...(!hasModules && { env: {} }) });
-    const over = AbortSignal.any([closed, AbortSignal.timeout(ms)]);
+    const worker = threadFor(program, { workerData: input, name: "dry run", resourceLimits, ...(!hasModules && { env: {} }) });
+    // AbortSignal.any() of Node 20 loses the signal of a timeout to the garbage collector: a dry run could go on for ever, and with it the queue.
+    const over = new AbortController();
+    const stop = () => over.abort();
+    const timer = setTimeout(entry("the end of a dry run", stop), ms);
+    closed.addEventListener("abort", stop);
+    if (closed.aborted) stop();
     try {
-      const [result] = (await Promise.race([once(worker, "message", { signal: over }), ended(worker)])) as [DryRun];
+      const [result] = (await Promise.race([once(worker, "message", { signal: over.signal }), ended(worker)])) as [DryRun];
       return result;
     } catch (error) {
       const { code } = error as NodeJS.ErrnoException;
@@ -70,6 +76,8 @@ export class DryRuns {
       if (code === "ERR_WORKER_OUT_OF_MEMORY") throw new Fault("overloaded", `The dry run needs more than ${megabytes} MB. ${ELSEWHERE}`);
       throw error;
     } finally {
+      clearTimeout(timer);
+      closed.removeEventListener("abort", stop);
       // A thread within a call of the system ends only with it.
       await Promise.race([worker.terminate(), wait(MAX_ENDING_MS, undefined, { ref: false })]);
     }
@@ -86,9 +94,9 @@ function inputOf({ options, snapshot, validity, inForce: { source } }: Configura
 const ELSEWHERE = "Check the configuration with edge-gateway validate FILE.";
 
 /** Node's permission model, or the system, may refuse a further thread. */
-function threadFor(entry: URL, options: WorkerOptions): Worker {
+function threadFor(program: URL, options: WorkerOptions): Worker {
   try {
-    return new Worker(entry, options);
+    return new Worker(program, options);
   } catch (error) {
     throw new Fault("overloaded", `There is no thread for the dry run: ${missingPermission(error) ?? messageOf(error)}`);
   }

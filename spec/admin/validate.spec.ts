@@ -59,6 +59,21 @@ describe("POST /gateway/validate", () => {
     expect((await post(running, "x".repeat(16 * 1024 * 1024 + 1))).json).toMatchObject({ status: 413, code: "body_too_large" });
   });
 
+  it.each(["/gateway/validate", "/gateway/reload?dry_run=true"])("%s receives five texts at once, also slow ones, and refuses the next before it arrives, until one of them has gone", async (path) => {
+    const running = await writable();
+    const send = () => running.asAdmin("POST", path, { body: "{}", headers: JSON_TYPE });
+    const uploads = Array.from({ length: 5 }, () => running.sendSlowly("POST", path));
+    let got = await send();
+    while (got.status !== 503) got = await send();
+    expect([got.json.code, got.json.detail, got.headers["retry-after"]]).toEqual(["overloaded", "Too many configurations are being received, or waiting.", "5"]);
+    uploads[0]!.destroy();
+    while (got.status !== 200) got = await send();
+    expect(got.json.outcome).toBe("refused");
+    // Those that have no text of their own do not wait for uploads.
+    uploads.push(running.sendSlowly("POST", path));
+    expect((await running.asAdmin("POST", "/gateway/reload?dry_run=true")).status).toBe(200);
+  });
+
   it("answers the same whether a variable is set, and whether a file is there, and tells neither", async () => {
     const running = await writable(undefined, { environment: { SET: "v4lue-of-it", NUMBER: "8080" } });
     writeFileSync(join(running.folder, "secret.txt"), "v4lue-of-it");

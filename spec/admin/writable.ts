@@ -1,6 +1,7 @@
 /** A gateway with a file, and its admin interface with ADMIN_WRITE. */
 import { createHash } from "node:crypto";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { connect, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { onTestFinished } from "vitest";
@@ -37,6 +38,8 @@ export interface Writable {
   readonly asViewer: (method: string, path: string, asked?: Asked) => Promise<Got>;
   /** PUT /gateway/source of the administrator; `expected` is the digest in If-Match. */
   readonly put: (text: string | Buffer, expected?: string | null, headers?: Record<string, string>) => Promise<Got>;
+  /** The administrator begins to send a text of 16 MiB, and stops. */
+  readonly sendSlowly: (method: string, path: string, headers?: readonly string[]) => Socket;
 }
 
 interface Changes extends AdminChanges {
@@ -68,6 +71,13 @@ export async function writable(config: object | string = withPort(1), { path, ke
   const asAdmin = as(admin);
   return {
     ...{ folder, file, gateway, port, cookie: admin, ask, asAdmin, asViewer: as(viewer) },
+    sendSlowly(method, path, headers = []) {
+      const socket = connect(port, "127.0.0.1").on("error", () => {});
+      onTestFinished(() => void socket.destroy());
+      const head = [`${method} ${path} HTTP/1.1`, "Host: localhost", `Cookie: ${admin}`, "Content-Type: application/json", `Content-Length: ${16 * 1024 * 1024}`, ...headers];
+      socket.write(`${head.join("\r\n")}\r\n\r\n{`);
+      return socket;
+    },
     lines: () => logged.split("\n").slice(0, -1).map((line) => JSON.parse(line) as Record<string, any>),
     content: () => readFileSync(file, "utf8"),
     put: (text, expected = digestOf(readFileSync(file)), headers = {}) =>

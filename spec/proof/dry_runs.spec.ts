@@ -1,4 +1,6 @@
 /** The thread of dry runs, of the built package: its limits, and that it leaves nothing behind. */
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import { describe, expect, it, onTestFinished } from "vitest";
 import type { createGateway } from "../../lib/index.ts";
 import type { DryRunLimits, DryRuns } from "../../lib/proof/dry_runs.ts";
@@ -35,6 +37,14 @@ describe("dry runs", () => {
     await expect(run(large(20_000))).rejects.toMatchObject({ code: "overloaded", message: "The dry run needs more than 0.001 seconds. Check the configuration with edge-gateway validate FILE." });
     await expect(run(large(20_000))).rejects.toMatchObject({ code: "overloaded" });
   });
+
+  it("are ended at their limit of time however often garbage is collected meanwhile", async () => {
+    setFlagsFromString("--expose-gc");
+    const collecting = setInterval(runInNewContext("gc") as () => void, 20);
+    onTestFinished(() => clearInterval(collecting));
+    const { run } = await dryRuns({ ms: 200, megabytes: 512 });
+    await expect(run(large(20_000))).rejects.toMatchObject({ code: "overloaded", message: expect.stringContaining("more than 0.2 seconds") });
+  }, 60_000);
 
   it("are ended at their limit of memory, and say so, and the next one is done", async () => {
     const { run } = await dryRuns({ ms: 60_000, megabytes: 40 });
