@@ -272,7 +272,7 @@ export class Endpoints {
 const NOBODY: Who = { role: "viewer", user: "", expiresAt: null, isLive: () => true };
 const SAFE = new Set(["GET", "HEAD", "OPTIONS"]);
 /** They show configured secrets, unless ADMIN_REDACT_SECRETS is set. */
-const COOKIE_ONLY: ReadonlySet<string> = new Set(["/gateway", "/gateway/config"]);
+const COOKIE_ONLY: ReadonlySet<string> = new Set(["/gateway", "/gateway/config", "/gateway/source"]);
 const COMMON: HeaderList = [...NO_STORE, "Vary", "Origin"];
 const CORS = ["Access-Control-Allow-Credentials", "true", "Access-Control-Expose-Headers", "X-Request-Id, Retry-After, ETag"];
 const PREFLIGHT = ["Access-Control-Allow-Headers", "Authorization, Content-Type, If-Match", "Access-Control-Max-Age", "600"];

@@ -7,8 +7,27 @@ import { concealerOf, type WithSecrets } from "../config/secrets.ts";
 import { maskLiterals } from "../config/references.ts";
 import { redacted } from "../http/redact.ts";
 
-/** Strings and what structures them; all else of a valid text is values without secrets. */
-const TOKEN = /"[^"\\]*(?:\\.[^"\\]*)*"|[{}[\],]/gs;
+const STRUCTURE = /["{}[\],]/g;
+
+/** Strings and what structures them; all else of a valid text is values without secrets. A pattern for whole strings overflows the stack at some millions of characters. */
+function* tokensOf(text: string): Generator<{ readonly token: string; readonly index: number }> {
+  const structure = new RegExp(STRUCTURE);
+  for (let found = structure.exec(text); found !== null; found = structure.exec(text)) {
+    const { 0: first, index } = found;
+    if (first === '"') structure.lastIndex = endOfString(text, index + 1);
+    yield { token: first === '"' ? text.slice(index, structure.lastIndex) : first, index };
+  }
+}
+
+/** Behind its closing quote. */
+function endOfString(text: string, from: number): number {
+  for (let at = text.indexOf('"', from); at >= 0; at = text.indexOf('"', at + 1)) {
+    let escapes = at;
+    while (text[escapes - 1] === "\\") escapes--;
+    if ((at - escapes) % 2 === 0) return at + 1;
+  }
+  return text.length;
+}
 
 /** `loaded`: what the text, which has no errors, was read as. `masked`: how many of its texts are masked. */
 export function maskedText(text: Buffer, loaded: WithSecrets): { readonly text: Buffer; readonly masked: number } {
@@ -18,7 +37,7 @@ export function maskedText(text: Buffer, loaded: WithSecrets): { readonly text: 
   const path: (string | number)[] = [];
   let isKey = false;
   let [result, from, count] = ["", 0, 0];
-  for (const { 0: token, index } of written.matchAll(TOKEN)) {
+  for (const { token, index } of tokensOf(written)) {
     if (token === "{" || token === "[") {
       path.push(token === "{" ? "" : 0);
       isKey = token === "{";
@@ -44,8 +63,20 @@ export function maskedText(text: Buffer, loaded: WithSecrets): { readonly text: 
   return { text: Buffer.from(result + written.slice(from)), masked: count };
 }
 
+/**
+ * Where a text has a mask that `former`, the text which it is to replace, has not: whoever wrote it was shown masks, which would replace the
+ * secrets. A text such as "a ******** b" may be no mask; a whole one always is. -1: nowhere.
+ */
+export function maskIn(text: string, former: string): number {
+  if (!text.includes(MASK)) return -1;
+  for (const { token, index } of tokensOf(text)) if (token.includes(MASK) && (token.length === MASK.length + 2 || !former.includes(token))) return index;
+  return -1;
+}
+
 /** The requests of tests have the credentials of callers, of which the configuration may have hashes alone. */
 function inTest(path: readonly (string | number)[], value: string): string {
   const name = path.findLast((step) => typeof step === "string") as string;
+  // A form or a document: where in it the secret is, only its reader knows.
+  if (name === "body" && SECRET_NAME.test(value)) return maskLiterals(value);
   return SECRET_NAME.test(name) || /cookie/i.test(name) ? maskLiterals(value) : redacted(value).replaceAll("[redacted]", MASK);
 }

@@ -4,7 +4,7 @@
  */
 import { createHash, randomBytes } from "node:crypto";
 import { accessSync, constants, realpathSync, renameSync, statSync, type Stats } from "node:fs";
-import { open, rm } from "node:fs/promises";
+import { lstat, open, readdir, rm } from "node:fs/promises";
 import { basename, dirname, join, resolve, sep } from "node:path";
 import { Fault, ignore } from "../base/errors.ts";
 import { readRegularFile, whyUnreadable } from "../base/regular_file.ts";
@@ -18,6 +18,10 @@ export interface FileState {
   readonly text: Buffer;
   readonly digest: string;
 }
+
+const UNFINISHED = /^[0-9a-f]{24}\.new$/;
+/** A replacement takes seconds at most. */
+const UNFINISHED_MS = 60_000;
 
 export class SourceFile {
   readonly #path: string;
@@ -34,6 +38,16 @@ export class SourceFile {
       return { target, text, digest: sourceDigest(text) };
     } catch (error) {
       throw new Fault("conflict", `The configuration file ${this.#path} cannot be read: ${whyUnreadable(error)}.`);
+    }
+  }
+
+  /** Files of replacements that a crash has interrupted. Another program on the same file may be writing a younger one. */
+  async removeUnfinished(): Promise<void> {
+    const target = realpathSync(this.#path);
+    const unfinished = (name: string) => name.startsWith(`.${basename(target)}.`) && UNFINISHED.test(name.slice(basename(target).length + 2));
+    for (const name of (await readdir(dirname(target))).filter(unfinished)) {
+      const beside = join(dirname(target), name);
+      if (Date.now() - (await lstat(beside)).mtimeMs > UNFINISHED_MS) await rm(beside, { force: true });
     }
   }
 

@@ -1,7 +1,7 @@
 /**
  * The endpoints that change something, with ADMIN_WRITE.
  */
-import { Fault } from "../base/errors.ts";
+import { Fault, messageOf } from "../base/errors.ts";
 import { entry } from "../base/event_loop.ts";
 import { createTaskQueue } from "../base/task_queue.ts";
 import { MASK } from "../config/schema_core.ts";
@@ -16,7 +16,7 @@ import type { Endpoint, Who } from "./endpoints.ts";
 import { ChangeLog } from "./change_log.ts";
 import { ConfigHistory, type ChangedBy, type HistoryEntry } from "./history.ts";
 import { MAX_POSTED_BYTES, readJsonBody } from "./json_body.ts";
-import { maskedText } from "./masked_text.ts";
+import { maskedText, maskIn } from "./masked_text.ts";
 import { validateRequest } from "./reload_request.ts";
 import { json, queryOf, retryAfter } from "./replies.ts";
 import { SourceFile, sourceDigest } from "./source_file.ts";
@@ -71,6 +71,7 @@ export class Writing {
   followGateway(): void {
     const configuration = this.#configuration;
     if (configuration.options.configFile === undefined) return;
+    this.#file.removeUnfinished().catch((error: unknown) => this.#options.log.debug("unfinished files beside the configuration stay", { error: messageOf(error) }));
     this.#history = new ConfigHistory(configuration.options.configFile, this.#options.log);
     this.#remember();
     const { onReplaced } = configuration;
@@ -182,8 +183,9 @@ export class Writing {
         return problem(call, "precondition_failed", { detail: `The file has been changed: its digest is ${before.digest}.`, members: { digest: before.digest } });
       }
       file.checkWritable(before);
-      const masked = text.indexOf(`"${MASK}"`);
-      if (masked >= 0) throw refused(text, masked);
+      const written = action === "source" ? text.toString() : ""; // what comes back had no secret
+      const masked = maskIn(written, before.text.toString());
+      if (masked >= 0) throw refused(written, masked);
       const { digest: inForce } = this.#configuration.snapshot;
       const [user, address] = [who.user, clientAddress];
       this.#author = { digest: sourceDigest(text), by: { user, address } };
@@ -192,6 +194,7 @@ export class Writing {
       this.#changes.add({ user, address, action, before: before.digest, after: digest, request_id: call.id });
       return json(200, { digest, changed: digest !== inForce, changes: "changes" in reloaded ? reloaded.changes : [] }, ["ETag", `"${digest}"`]);
     } catch (error) {
+      this.#author = null; // who writes the same text into the file later is somebody else
       if (error instanceof Fault) return problem(call, error.code, { detail: error.message });
       if (!(error instanceof ConfigError)) throw error;
       const { digest } = this.#configuration.snapshot;
@@ -225,10 +228,10 @@ function expectedBy(headers: HeaderList): readonly string[] | null {
 }
 
 /** A text with a mask in it was shown to somebody who does not see secrets, and would replace them. */
-function refused(text: Buffer, at: number): ConfigError {
-  const before = text.toString("utf8", 0, at).split("\n");
+function refused(text: string, at: number): ConfigError {
+  const before = text.slice(0, at).split("\n");
   const position = { line: before.length, column: before.at(-1)!.length + 1 };
-  return new ConfigError([{ at: [], message: `is "${MASK}", which masks a secret: write the secret itself, or a reference`, position }], undefined);
+  return new ConfigError([{ at: [], message: `has "${MASK}", which masks a secret: write the secret itself, or a reference`, position }], undefined);
 }
 
 function tooMany(call: Inbound["call"]): Reply {

@@ -46,6 +46,17 @@ describe("GET /gateway/history", () => {
     expect((await all.asAdmin("GET", "/gateway/history?digest=0123456789ab")).status).toBe(404);
   });
 
+  it("does not name the author of a text that was refused when somebody else writes it into the file", async () => {
+    const environment: Record<string, string> = {};
+    const all = await writable(text(1), { environment });
+    const refused = text(2, { plugins: [{ name: "request_headers", config: { set: { "X-Later": "${env:LATER}" } } }] });
+    expect((await all.put(refused)).status).toBe(422);
+    writeFileSync(all.file, refused);
+    environment["LATER"] = "is set";
+    await all.gateway.reload(undefined, "file");
+    expect((await until(all, 2))[0].by).toEqual({ cause: "file" });
+  });
+
   it("is in a folder beside the file that only its owner reads, and survives a restart", async () => {
     const all = await writable(text(1));
     await all.put(text(2));

@@ -1,9 +1,12 @@
 /** GET and PUT /gateway/source: the configuration's file, read and replaced. */
-import { chmodSync, existsSync, lstatSync, mkdirSync, readdirSync, readFileSync, renameSync, statSync, symlinkSync, writeFileSync } from "node:fs";
+import { chmodSync, existsSync, lstatSync, mkdirSync, readdirSync, readFileSync, renameSync, statSync, symlinkSync, utimesSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { startAdmin } from "./harness.ts";
-import { digestOf, emptyFolder, withPort, writable } from "./writable.ts";
+import { maskedText } from "../../lib/admin/masked_text.ts";
+import { nodeFrom } from "../../lib/config/json.ts";
+import type { ConfigSecrets } from "../../lib/config/secrets.ts";
+import { basic, PASSWORD, startAdmin, USER } from "./harness.ts";
+import { AS_VIEWER, digestOf, emptyFolder, withPort, writable } from "./writable.ts";
 
 const text = (port: number, more?: object) => JSON.stringify(withPort(port, more), null, 2);
 const portOf = ({ gateway }: { readonly gateway: { readonly shownConfig: unknown } }) => (gateway.shownConfig as any).services[0].upstreams[0].port as number;
@@ -45,6 +48,22 @@ describe("GET /gateway/source", () => {
     expect((await asAdmin("GET", "/gateway/source")).text).toBe(written);
   });
 
+  it("masks bodies of tests that seem to have a secret, since only their readers know where it is", async () => {
+    const test = (body: string) => ({ name: body.slice(0, 4), request: { method: "POST", url: "/s/x", body }, expect: { status: 502 } });
+    const { asViewer } = await writable({ ...withPort(1), tests: ["password=hush-hush&x=1", '{"api_key":"hush-hush"}', "plain text"].map(test) });
+    const { text: shown } = await asViewer("GET", "/gateway/source");
+    expect(shown).not.toContain("hush-hush");
+    expect(shown).toContain("plain text");
+  });
+
+  it("reads strings of millions of characters and escapes", () => {
+    const secrets = { root: nodeFrom({}), marked: [{ at: ["b"], masked: "********" }], sources: { resolved: new Map() } } as unknown as ConfigSecrets;
+    for (const long of ["x".repeat(9_000_000), "\\n".repeat(4_500_000), '\\"'.repeat(4_500_000)]) {
+      const { text: shown, masked } = maskedText(Buffer.from(`{"a":"${long}","b":"hush"}`), { secrets });
+      expect([masked, shown.equals(Buffer.from(`{"a":"${long}","b":"********"}`))]).toEqual([1, true]);
+    }
+  });
+
   it("shows an administrator no secrets with ADMIN_REDACT_SECRETS", async () => {
     const { asAdmin } = await writable(withPort(1, { plugins: [{ name: "key_auth", config: { key: "hush-hush" } }] }), { redactSecrets: true });
     expect((await asAdmin("GET", "/gateway/source")).text).toContain('"key":"********"');
@@ -81,7 +100,10 @@ describe("GET /gateway/source", () => {
 
   it("does not take credentials in place of a session where secrets are shown", async () => {
     const { ask } = await writable();
-    expect((await ask("GET", "/gateway/source")).status).toBe(401);
+    for (const authorization of [basic(USER, PASSWORD), AS_VIEWER]) {
+      const [source, status] = [await ask("GET", "/gateway/source", { headers: { authorization } }), await ask("GET", "/gateway/status", { headers: { authorization } })];
+      expect([source.status, source.json.code, status.status]).toEqual([401, "unauthenticated", 200]);
+    }
   });
 });
 
@@ -163,6 +185,17 @@ describe("PUT /gateway/source", () => {
     const got = await all.put(masked.replace(/,"plugins"/, ',\n"plugins"'));
     expect([got.status, got.json.issues]).toEqual([422, [{ path: "", line: 2, column: expect.any(Number), message: expect.stringContaining("masks a secret") }]]);
     expect(all.content()).toContain("hush-hush");
+  });
+
+  it("refuses a text in which a part of a text is masked; one that the file has as it is stays possible", async () => {
+    const tests = [{ name: "a ******** b", request: { url: "/s/x?apiKey=other-key" }, expect: { status: 200 } }];
+    const all = await writable({ ...withPort(1), tests });
+    const masked = (await all.asAdmin("GET", "/gateway/source?secrets=masked")).text;
+    const got = await all.put(masked);
+    const column = masked.indexOf('"/s/x?') + 1;
+    expect([got.status, got.json.issues]).toEqual([422, [{ path: "", line: 1, column, message: expect.stringContaining("masks a secret") }]]);
+    expect((await all.put(`${all.content()} `)).status).toBe(200);
+    expect(all.content()).toContain("other-key");
   });
 
   it("never overwrites a change by hand: 412, also where the change comes while the text is being checked", async () => {
@@ -248,5 +281,20 @@ describe("PUT /gateway/source", () => {
     renameSync(all.file, `${all.file}.away`);
     expect((await all.put(text(2), "0123456789ab")).status).toBe(409);
     expect(existsSync(all.file)).toBe(false);
+  });
+});
+
+describe("a crash while the file is being replaced", () => {
+  it("leaves a file beside it that the next start removes, once it is older than a minute, and nothing else", async () => {
+    const folder = emptyFolder();
+    const path = join(folder, "gw.json");
+    const hex = "0123456789abcdef01234567";
+    const [old, young, ...others] = [`.gw.json.${hex}.new`, `.gw.json.f${hex.slice(1)}.new`, `.other.json.${hex}.new`, `.gw.json.${hex}`, "gw.json.new"];
+    for (const name of [old!, young!, ...others]) writeFileSync(join(folder, name), "{}");
+    for (const name of [old!, ...others]) utimesSync(join(folder, name), 1, 1);
+    writeFileSync(path, text(1));
+    await writable("", { path });
+    await expect.poll(() => existsSync(join(folder, old!))).toBe(false);
+    expect(readdirSync(folder)).toEqual(expect.arrayContaining([young, ...others]));
   });
 });
