@@ -3,6 +3,7 @@
  * threads of the program or in none.
  */
 import { ignore } from "../base/errors.ts";
+import { MAX_DEPTH } from "../config/json.ts";
 import type { ConfigSource } from "../config/source.ts";
 import type { ConfigInput } from "./config_input.ts";
 import type { ReadConfig } from "./config_reader.ts";
@@ -50,6 +51,10 @@ export class Reloads {
       const { named } = reader;
       const source = { text: replacement.text, file: options.configFile! };
       try {
+        if (mayBeDeep(source.text)) {
+          await parts.loadPart("jsonText");
+          parts.part("jsonText").parseWithPositions(source); // ends at the deepest level that is read: JSON.parse takes seconds for 16 MiB of brackets
+        }
         await parts.load(source, options.environment ?? process.env).catch(ignore); // The reload fails for the same reason, and reports it.
         return await this.#reload(source, by, replacement.write);
       } catch (error) {
@@ -180,4 +185,15 @@ export class Reloads {
     const configuration = this.#configuration;
     if (configuration.warnings !== null) configuration.findWarnings().catch(() => (configuration.warnings = null));
   }
+}
+
+/** Strings with brackets count, too. */
+function mayBeDeep(text: Buffer): boolean {
+  let depth = 0;
+  for (const byte of text) {
+    if (byte === 0x5b || byte === 0x7b) depth++;
+    else if (byte === 0x5d || byte === 0x7d) depth--;
+    if (depth > MAX_DEPTH) return true;
+  }
+  return false;
 }

@@ -1,7 +1,7 @@
 /** GET and PUT /gateway/source: the configuration's file, read and replaced. */
 import { chmodSync, existsSync, lstatSync, mkdirSync, readdirSync, readFileSync, renameSync, statSync, symlinkSync, utimesSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { maskedText } from "../../lib/admin/masked_text.ts";
 import { nodeFrom } from "../../lib/config/json.ts";
 import type { ConfigSecrets } from "../../lib/config/secrets.ts";
@@ -176,6 +176,17 @@ describe("PUT /gateway/source", () => {
       const got = await all.put(withHost(host));
       expect([got.status, got.text.includes("hunter2")]).toEqual([422, false]);
     }
+  });
+
+  it("refuses a text of millions of brackets at the hundredth level, before anything reads all of them", async () => {
+    const all = await writable();
+    const parse = vi.spyOn(JSON, "parse");
+    for (const text of ["[".repeat(4_000_000), '{"a":'.repeat(1_000_000)]) {
+      const got = await all.put(text);
+      expect([got.status, got.json.issues]).toEqual([422, [{ path: expect.any(String), line: 1, column: expect.any(Number), message: "nested deeper than 100 levels" }]]);
+    }
+    expect(parse.mock.calls.filter(([text]) => text.length > 100_000)).toEqual([]);
+    parse.mockRestore();
   });
 
   it("refuses a text in which a secret is masked, which would replace the secret", async () => {
