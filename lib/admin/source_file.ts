@@ -4,7 +4,7 @@
  */
 import { createHash, randomBytes } from "node:crypto";
 import { accessSync, constants, realpathSync, renameSync, statSync, type Stats } from "node:fs";
-import { lstat, open, readdir, rm } from "node:fs/promises";
+import { chmod, chown, lstat, open, readdir, rm } from "node:fs/promises";
 import { basename, dirname, join, resolve, sep } from "node:path";
 import { Fault, ignore } from "../base/errors.ts";
 import { readRegularFile, whyUnreadable } from "../base/regular_file.ts";
@@ -56,7 +56,8 @@ export class SourceFile {
     const folder = dirname(target);
     // Kubernetes puts the content of a ConfigMap into "..2026_01_02", and changes where the link "..data" leads.
     if (folder.split(sep).some((name) => name.startsWith(".."))) throw new Fault("conflict", `${this.#path} is from a ConfigMap or a Secret of Kubernetes, which would undo the change: change it there.`);
-    for (const path of [target, folder]) {
+    // Node's permission model allows names in the folder, and not to look at the folder itself.
+    for (const path of process.permission === undefined ? [target, folder] : [target]) {
       // The system lets root write all the same.
       const why = (statSync(path).mode & 0o222) === 0 ? "nobody may write there" : unwritable(path);
       if (why !== null) throw new Fault("conflict", `${path} is read-only (${why}): change the file where it comes from, or its permissions.`);
@@ -96,8 +97,10 @@ async function write(path: string, text: Buffer, { mode, uid, gid }: Stats): Pro
   try {
     await handle.writeFile(text);
     const own = await handle.stat();
-    if (own.uid !== uid || own.gid !== gid) await handle.chown(uid, gid);
-    await handle.chmod(mode & 0o7777);
+    // Node's permission model forbids these of handles, and checks the path.
+    const [chownIt, chmodIt] = process.permission === undefined ? [handle.chown.bind(handle), handle.chmod.bind(handle)] : [chown.bind(null, path), chmod.bind(null, path)];
+    if (own.uid !== uid || own.gid !== gid) await chownIt(uid, gid);
+    await chmodIt(mode & 0o7777);
     await handle.sync();
   } finally {
     await handle.close();
@@ -124,5 +127,5 @@ function whyNotReplaced(error: unknown): string {
   if (code === "EBUSY") return "it is mounted by itself: mount its folder instead";
   if (code === "ENOSPC" || code === "EDQUOT") return "the disk is full";
   if (code === "EFBIG") return "it would be larger than files may be";
-  return syscall === "fchown" ? "a new file cannot have its owner and group" : whyUnwritable(error);
+  return syscall === "fchown" || syscall === "chown" ? "a new file cannot have its owner and group" : whyUnwritable(error);
 }

@@ -135,9 +135,17 @@ export function realPath(path: string): string {
 /** With ADMIN_WRITE: the configuration's file, where its links lead, what is written beside it, its history, and the file of changes. */
 function writtenByAdmin({ admin, configPath }: Settings): string[] {
   if (!admin?.write) return [];
-  const [named, real] = [resolve(configPath), realPath(resolve(configPath))];
-  const besides = [named, real].map((path) => join(dirname(path), `.${basename(path)}.*`));
-  return unique([real, ...besides, ...(admin.auditLogPath === null ? [] : [resolve(admin.auditLogPath)])]);
+  const path = resolve(configPath);
+  return unique([realPath(path), ...besidesOf(path), ...(admin.auditLogPath === null ? [] : [resolve(admin.auditLogPath)])]);
+}
+
+function besidesOf(configPath: string): string[] {
+  return [configPath, realPath(configPath)].map((path) => join(dirname(path), `.${basename(path)}.*`));
+}
+
+/** Those of `writes` that end with an asterisk, and stand for all that begin so. */
+export function patternsOf({ stateDir, configPath }: Settings): string[] {
+  return [...(stateDir === null ? [] : [resolve(stateDir, "*")]), ...besidesOf(resolve(configPath))];
 }
 
 function listensOf({ listenHosts, httpPort, httpsPort, serverCertPath, admin, probe, manager }: Settings): Destination[] {
