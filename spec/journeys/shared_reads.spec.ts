@@ -147,7 +147,12 @@ it.each([
 });
 
 /** Bytes of every value, another row for each client. */
-const pattern = (client: number, length: number) => Buffer.from(Array.from({ length }, (_none, i) => i * 7 + (i >> 8) + client * 31));
+function pattern(client: number, length: number): Buffer {
+  const bytes = Buffer.alloc(length);
+  // Not by `Array.from`, which takes half a second for 4 MB, twenty times.
+  for (let i = 0; i < length; i++) bytes[i] = i * 7 + (i >> 8) + client * 31;
+  return bytes;
+}
 
 /** In pieces of sizes below and above those that are sent in another way. */
 const SIZES = [1, 100, 99, 1023, 1024, 100, 1025, 4096, 4097, 100, 16_384, 3, 40_000];
