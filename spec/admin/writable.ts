@@ -1,6 +1,7 @@
 /** A gateway with a file, and its admin interface with ADMIN_WRITE. */
 import { createHash } from "node:crypto";
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, writeFileSync } from "node:fs";
+import { rm } from "node:fs/promises";
 import { connect, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -88,6 +89,6 @@ export async function writable(config: object | string = withPort(1), { path, ke
 export function emptyFolder(): string {
   const folder = mkdtempSync(join(tmpdir(), "edge-gateway-write-"));
   // The history may still be written: it is beside the answer.
-  onTestFinished(() => rmSync(folder, { recursive: true, force: true, maxRetries: 10, retryDelay: 10 }));
+  onTestFinished(() => rm(folder, { recursive: true, force: true, maxRetries: 20, retryDelay: 20 }));
   return folder;
 }
