@@ -59,7 +59,7 @@ export const SETTINGS = {
   adminRedactSecrets: setting("ADMIN_REDACT_SECRETS", BOOLEAN, "false", "Mask passwords and other secrets that the admin interface shows."),
   adminCorsOrigins: optionalSetting("ADMIN_CORS_ORIGIN", ORIGINS, "Web origins that may use the admin interface; none by default."),
   adminHosts: optionalSetting("ADMIN_HOSTS", HOSTS, "Host names, beside localhost, for admin interface and UI over plain HTTP."),
-  adminWrite: setting("ADMIN_WRITE", BOOLEAN, "false", "Let the administrator change the configuration file and take upstreams out of use."),
+  adminWrite: setting("ADMIN_WRITE", BOOLEAN, "false", "Let the administrator change the configuration file."),
   adminAuditLogPath: optionalSetting("ADMIN_AUDIT_LOG", FILE, "File that gets one line for each change by the administrator."),
   adminViewerUser: optionalSetting("ADMIN_VIEWER_USER", { ...TEXT, value: "NAME" }, "User who may read the admin interface, with secrets masked."),
   adminViewerPassword: optionalSetting("ADMIN_VIEWER_PASSWORD", { ...TEXT, value: "PASSWORD" }, "Password of this user, or its hash.", null),

@@ -23,20 +23,20 @@ interface ShownUpstream {
   readonly isLast: () => boolean;
 }
 
-/** Null for users who change nothing. */
+/** Null for users who change nothing; hidden for a gateway whose health has no `admin_state`: it takes no such requests. */
 export function upstreamActions(frame: Frame, { service, id, state: stateNow, isLast }: ShownUpstream): Part | null {
   if (frame.session?.write !== true) return null;
   const buttons = (Object.keys(ACTIONS) as State[]).map((state) => {
     const [label] = ACTIONS[state];
-    return { state, node: el("button", { type: "button", class: "button button--small", "aria-label": `${label}: ${id}`, onclick: () => void set(state) }, label) };
+    return { state, node: el("button", { type: "button", hidden: true, class: "button button--small", "aria-label": `${label}: ${id}`, onclick: () => void set(state) }, label) };
   });
   const note = el("span", { class: "muted sub" });
   return {
     node: el("span", {}, el("span", { class: "badges" }, ...buttons.map(({ node }) => node)), note),
     refresh() {
-      const state = stateNow()?.admin_state ?? null;
-      for (const button of buttons) button.node.hidden = button.state === (state ?? "use");
-      setText(note, state === null ? "" : "by an administrator, until the next reload");
+      const state = stateNow()?.admin_state;
+      for (const button of buttons) button.node.hidden = state === undefined || button.state === (state ?? "use");
+      setText(note, (state ?? null) === null ? "" : "by an administrator, until the next reload");
     },
   };
 

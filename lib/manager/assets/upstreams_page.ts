@@ -153,13 +153,8 @@ export function upstreamTable(frame: Frame, now: UpstreamsNow, { searchable }: {
         sortBy: (row) => now.state(row)?.in_flight ?? null,
         make: (row) => textPart(() => String(inFlightOf(now, row) ?? "–")),
       },
-      ...(frame.session?.write === true ? [{ key: "actions", title: "Actions", width: 170, drop: 3 as const, sortBy: (row: UpstreamRow) => now.state(row)?.admin_state ?? "", make: (row: UpstreamRow) => actionsOf(frame, row, now)! }] : []),
     ],
   });
-}
-
-function actionsOf(frame: Frame, row: UpstreamRow, now: UpstreamsNow): Part | null {
-  return upstreamActions(frame, { service: row.service.name, id: row.upstream.id, state: () => now.state(row), isLast: () => now.isLast(row) });
 }
 
 /** Health events arrive only when a state has changed: the statistics are newer. */
@@ -218,7 +213,7 @@ export const upstreamPage: OpenPage = (frame, [serviceName = "", id = ""]) =>
 function upstreamDetail(row: UpstreamRow, frame: Frame): Detail {
   const { service, upstream } = row;
   const now = new UpstreamsNow();
-  const actions = actionsOf(frame, row, now);
+  const actions = upstreamActions(frame, { service: service.name, id: upstream.id, state: () => now.state(row), isLast: () => now.isLast(row) });
   const strip = figureStrip({ ofRequests: false });
   const charts = figureCharts({ service: service.name, upstream: upstream.id });
   const badge = stateBadge();
