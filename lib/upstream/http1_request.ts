@@ -174,9 +174,17 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
     // Plain connections, and no others, lend what they read. Guarded writes are the stream's.
     if (body === null && lendsBytes && isIdempotent(method)) writeText(socket, this.#text);
     else if (this.#bytes === null) socket.write(this.#text, "latin1");
-    else for (const part of behind(this.#text, this.#bytes)) socket.write(part, "latin1");
+    else this.#sendWhole(behind(this.#text, this.#bytes));
     this.#isSent = true;
     if (body !== null) this.#written();
+  }
+
+  /** In one write: if the system took the head alone, and then nothing more, the request would count as unsent, and be repeated. */
+  #sendWhole(parts: readonly (Buffer | string)[]): void {
+    const { socket } = this.#connection;
+    if (parts.length > 1) socket.cork();
+    for (const part of parts) socket.write(part, "latin1");
+    if (parts.length > 1) socket.uncork();
   }
 
   #stream(body: Readable): void {

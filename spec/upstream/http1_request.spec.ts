@@ -138,6 +138,25 @@ describe("the request", () => {
     if (length < 1000) expect(heard).toHaveLength(2);
   });
 
+  const ownMemory = () => new LentBody(Buffer.alloc(8000, "b"), () => {});
+  const lentMemory = () => lentCopy(Buffer.alloc(8000, "b"));
+
+  it.each([
+    ["a short head", 300, lentMemory],
+    ["a head that has no room in front of its body", 3000, lentMemory],
+    ["a body that a plugin has read", 300, ownMemory],
+  ])("a POST with %s, of which the system takes anything on a kept connection that has just closed, is not sent again", async (_what, length, body) => {
+    const { pool, heard, send, writeBatch, kept: before } = await kept();
+    const second = send({ method: "POST", upstreamPath: "/2", body: body(), headers: ["Content-Length", "8000", "X-Long", "l".repeat(length)] });
+    // The first write after the end succeeds, and has a reset for its answer, which the next one meets.
+    before.destroy();
+    writeBatch.now();
+    const leave = setInterval(() => writeBatch.now(), 1);
+    onTestFinished(() => clearInterval(leave));
+    expect(await second.then(({ status }) => status, (fault: Fault) => fault.code)).toBe("upstream_reset");
+    expect([pool.leased, heard.join("").includes("POST")]).toEqual([0, false]);
+  });
+
   it.each([["a new", "/1"], ["a kept", "/2"]])("the request has a body that arrived with its head in the same write on %s connection", async (which, upstreamPath) => {
     const { heard, send, writeBatch } = which === "a kept" ? await kept() : { writeBatch: new WriteBatch(), ...(await bench((socket) => void socket.write(`${HEAD}Content-Length: 0\r\n\r\n`))) };
     const sent = send({ method: "POST", upstreamPath, body: streamed(), headers: ["Content-Length", "4"] });
