@@ -59,7 +59,7 @@ describe("a configuration whose every text is markup", () => {
     await shows(page, "In force by the one process.");
     await isClean();
     await goTo(page, "#/upstreams", "Upstreams");
-    await page.locator("main td a", { hasText: EVIL }).first().waitFor();
+    await page.locator("main td a").filter({ hasText: EVIL }).first().waitFor();
     await isClean();
     await goTo(page, "#/add/route", "Add a route");
     await page.getByLabel("Name").fill(EVIL);

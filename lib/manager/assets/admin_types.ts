@@ -175,8 +175,6 @@ export interface UpstreamHealth {
   readonly until: string | null;
   readonly reason: string | null;
   readonly in_flight: number;
-  /** What an administrator has decided, until the next reload. */
-  readonly admin_state?: "drain" | "eject" | null;
 }
 
 export interface ServiceHealth {

@@ -9,7 +9,7 @@ import { listed } from "./format.ts";
 import { figureCharts } from "./figure_charts.ts";
 import { hashFor } from "./url_hash.ts";
 import { figuresByName, healthOf, warningCounts, type FiguresByName } from "./inventory.ts";
-import type { Frame, Known, OpenPage } from "./page.ts";
+import type { Known, OpenPage } from "./page.ts";
 import { breakable, breadcrumbs, factList, figureStrip, fixedBadge, link, section, setOptional, settingsList, stateBadge } from "./components.ts";
 import { countText } from "./table_rows.ts";
 import { balancingFacts, groupTable } from "./balancing_view.ts";
@@ -120,17 +120,17 @@ const GROUPS: readonly (readonly [string, string])[] = [
   ["tls", "TLS to upstreams"],
 ];
 
-export const servicePage: OpenPage = (frame, [name = ""]) =>
+export const servicePage: OpenPage = (_frame, [name = ""]) =>
   detailPage({
     title: `Service ${name}`,
     service: name,
     missing: { what: `service “${name}”`, href: "#/services", back: "All services" },
     find: ({ services }) => services.find((service) => service.name === name) ?? null,
     shown: (service, { plugins }) => [service, plugins],
-    create: (service, { plugins }) => serviceDetail(service, plugins, frame),
+    create: (service, { plugins }) => serviceDetail(service, plugins),
   });
 
-function serviceDetail(service: ServiceConfig, globals: readonly PluginConfig[], frame: Frame): Detail {
+function serviceDetail(service: ServiceConfig, globals: readonly PluginConfig[]): Detail {
   const now = new UpstreamsNow();
   let figures: FiguresByName = figuresByName(null);
   const strip = figureStrip({ ofRequests: true });
@@ -144,7 +144,7 @@ function serviceDetail(service: ServiceConfig, globals: readonly PluginConfig[],
     warningsOf: (row) => counts.route(row.service.name, row.route.name),
     ofService: true,
   });
-  const upstreams = upstreamTable(frame, now, { searchable: false });
+  const upstreams = upstreamTable(now, { searchable: false });
   const groups = groupTable(now.group(service));
   const rows = { routes: routeRows([service]), groups: groupsOf(service), upstreams: upstreamRows([service]) };
   const node = el(

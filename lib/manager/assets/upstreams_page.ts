@@ -11,10 +11,9 @@ import { hashFor } from "./url_hash.ts";
 import { balancingFacts, type GroupNow } from "./balancing_view.ts";
 import { sharesOf, type Group, type Share } from "./balancing.ts";
 import { addressOf, figuresByName, healthOf, type FiguresByName } from "./inventory.ts";
-import type { Frame, Known, OpenPage } from "./page.ts";
+import type { Known, OpenPage } from "./page.ts";
 import { breakable, breadcrumbs, factList, figureStrip, groupBadge, link, section, setOptional, settingsList, stateBadge } from "./components.ts";
 import { DataTable, figureColumns, fixedPart, textPart, type Column, type Part } from "./tables.ts";
-import { upstreamActions } from "./upstream_actions.ts";
 
 /** One upstream of one service. */
 export interface UpstreamRow {
@@ -42,11 +41,6 @@ export class UpstreamsNow {
 
   state({ service, upstream }: UpstreamRow): UpstreamHealth | null {
     return this.#states.get(service.name)?.get(upstream.id) ?? null;
-  }
-
-  /** Whether no other upstream of its service can be used. */
-  isLast({ service, upstream }: UpstreamRow): boolean {
-    return [...(this.#states.get(service.name)?.values() ?? [])].every(({ id, usable }) => id === upstream.id || !usable);
   }
 
   figures({ service, upstream }: UpstreamRow): TryFigures | null {
@@ -77,9 +71,9 @@ export class UpstreamsNow {
   }
 }
 
-export const upstreamsPage: OpenPage = (frame) => {
+export const upstreamsPage: OpenPage = () => {
   const now = new UpstreamsNow();
-  const table = upstreamTable(frame, now, { searchable: true });
+  const table = upstreamTable(now, { searchable: true });
   const note = el(
     "p",
     { class: "muted" },
@@ -100,7 +94,7 @@ export function upstreamRows(services: readonly ServiceConfig[]): readonly Upstr
 }
 
 /** With a search field and the service names, or without both for one service. */
-export function upstreamTable(frame: Frame, now: UpstreamsNow, { searchable }: { readonly searchable: boolean }): DataTable<UpstreamRow> {
+export function upstreamTable(now: UpstreamsNow, { searchable }: { readonly searchable: boolean }): DataTable<UpstreamRow> {
   const service: Column<UpstreamRow> = {
     key: "service",
     title: "Service",
@@ -196,7 +190,7 @@ function shareText(share: Share | null): string {
   return share === null ? "–" : `${percent(share.share)}${share.how === "planned" ? " planned" : ""}`;
 }
 
-export const upstreamPage: OpenPage = (frame, [serviceName = "", id = ""]) =>
+export const upstreamPage: OpenPage = (_frame, [serviceName = "", id = ""]) =>
   detailPage({
     title: `Upstream ${id}`,
     service: serviceName,
@@ -207,13 +201,12 @@ export const upstreamPage: OpenPage = (frame, [serviceName = "", id = ""]) =>
       return service === undefined || upstream === undefined ? null : { service, upstream };
     },
     shown: ({ service }) => service,
-    create: (row) => upstreamDetail(row, frame),
+    create: upstreamDetail,
   });
 
-function upstreamDetail(row: UpstreamRow, frame: Frame): Detail {
+function upstreamDetail(row: UpstreamRow): Detail {
   const { service, upstream } = row;
   const now = new UpstreamsNow();
-  const actions = upstreamActions(frame, { service: service.name, id: upstream.id, state: () => now.state(row), isLast: () => now.isLast(row) });
   const strip = figureStrip({ ofRequests: false });
   const charts = figureCharts({ service: service.name, upstream: upstream.id });
   const badge = stateBadge();
@@ -234,7 +227,6 @@ function upstreamDetail(row: UpstreamRow, frame: Frame): Detail {
     { class: "stack" },
     breadcrumbs(path, upstream.id),
     el("p", { class: "badges" }, badge.node, circuit.node),
-    actions?.node ?? null,
     strip.node,
     el("p", { class: "muted" }, "Times and errors count attempts: until the head of the response, or the failure."),
     charts.node,
@@ -250,7 +242,6 @@ function upstreamDetail(row: UpstreamRow, frame: Frame): Detail {
     node,
     update(known) {
       now.update(known);
-      actions?.refresh();
       const current = now.state(row);
       badge.set(upstreamLabel(current));
       setOptional(circuit, circuitLabel(healthOf(known.health, service.name)?.circuit_breaker));
