@@ -123,7 +123,11 @@ describe("the cookbook", () => {
     const job = "Mirror requests to a new version";
     const [upstream, next] = [await backend(), await backend()];
     const { gateway, port } = await running(configOf(job, { 3000: upstream.port, 3001: next.port }));
-    const probes = await backend((_request, response) => void response.end(gateway.metrics()));
+    // The copy is on its way when its request has been answered.
+    const probes = await backend(async (_request, response) => {
+      await eventually(() => gateway.metrics().includes('result="sent"'), "the copy");
+      response.end(gateway.metrics());
+    });
     await runAsShown(job, { 8008: port, 9090: probes.port });
   });
 

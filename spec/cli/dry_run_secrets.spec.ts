@@ -25,7 +25,7 @@ async function attacked() {
 }
 
 describe("a posted dry run", () => {
-  it("tells by no collision of routes, test or digest what a variable or a file holds, also where texts must be signed and secrets are masked", async () => {
+  it("tells by no collision of routes, test or digest what a variable or a file holds, also where texts must be signed and secrets are masked", { timeout: 60_000 }, async () => {
     const { folder, post } = await attacked();
     const secret = join(folder, "secret.txt");
     writeFileSync(secret, "s-in-a-file");

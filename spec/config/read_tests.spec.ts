@@ -247,7 +247,7 @@ describe("many tests", () => {
     ["unknown services", (i) => ({ service: `s${i}x` })],
     ["unknown routes", (i) => ({ route: `r${i}x` })],
     ["unknown routes of a service", (i) => ({ service: "s0", route: `r${i}x` })],
-  ])("take time in proportion to their number, with as many services and routes: %s", (_what, expected) => {
+  ])("take time in proportion to their number, with as many services and routes: %s", { timeout: 60_000 }, (_what, expected) => {
     const configuration = (size: number) => ({
       services: Array.from({ length: size }, (_, i) => {
         return { name: `s${i}`, base_path: `/${i}`, upstreams: [{ host: "h", port: 1 }], routes: i > 0 ? [] : Array.from({ length: size }, (_, j) => ({ name: `r${j}`, path: `/r${j}` })) };
