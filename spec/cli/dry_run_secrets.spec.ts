@@ -52,7 +52,7 @@ describe("a posted dry run", () => {
     expect(replies.filter(({ status }) => status === 200).length).toBeGreaterThanOrEqual(5);
     expect(replies.length).toBe(refused.length + replies.filter(({ status }) => status === 200).length);
     expect(refused.length).toBeGreaterThan(0);
-    for (const { text, retryAfter } of refused) expect([JSON.parse(text), retryAfter]).toEqual([expect.objectContaining({ code: "overloaded", detail: "4 dry runs are waiting already." }), "5"]);
+    for (const { text, retryAfter } of refused) expect([JSON.parse(text), retryAfter]).toEqual([expect.objectContaining({ code: "overloaded", detail: "Too many configurations are being received, or waiting." }), "5"]);
     expect((await post(oneService(9))).status).toBe(200);
   });
 });
