@@ -20,7 +20,7 @@ export async function reloadFrom(gateway: GatewayCore, by: ReloadCause, settings
   const isJson = settings.logFormat === "json";
   const { configuration, runtime: { parts } } = GatewayCore.partsOf(gateway);
   await parts.loadPart("reloads");
-  await configuration.reader.loadModules().catch(() => {}); // The reload fails for the same reason, and reports it.
+  if (replacement === undefined) await configuration.reader.loadModules().catch(() => {}); // The reload fails for the same reason, and reports it.
   try {
     const { reloads } = configuration;
     const { digest, changed, changes } = await (replacement === undefined ? reloads.reload(undefined, by) : reloads.replaceFile(replacement, by)).finally(onEnd);

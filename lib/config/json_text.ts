@@ -3,11 +3,14 @@
  */
 import { isUtf8 } from "node:buffer";
 import { HALF_PAIR, MAX_DEPTH, type Issue, type JsonNode, type Member, type Position } from "./json.ts";
-import { rememberParsed, type ConfigSource } from "./source.ts";
+import { parsed, type ConfigSource } from "./source.ts";
 
-/** Reads a source again, so that `parsedFrom` has the positions of all values, and all errors. */
+/** Reads a source so that `parsedFrom` has the positions of all values, and all errors; it ends at the deepest level that is allowed. */
 export function parseWithPositions(source: ConfigSource): void {
-  if ("text" in source) rememberParsed(source, parseJson(source.text));
+  if (!("text" in source)) return;
+  const { node, issues: [issue] } = parsed.get(source) ?? { node: null, issues: [] };
+  const hasPositions = (node ?? issue)?.position != null;
+  if (!hasPositions) parsed.set(source, parseJson(source.text));
 }
 
 /**

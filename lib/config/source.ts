@@ -62,7 +62,7 @@ export function signatureFile(path: string): string {
 }
 
 /** A source is read for its parts and modules before it is read as a whole, and parsed once. */
-const parsed = new WeakMap<ConfigSource, Parsed>();
+export const parsed = new WeakMap<ConfigSource, Parsed>();
 
 interface Parsed {
   readonly node: JsonNode | null;
@@ -77,10 +77,6 @@ export function parsedFrom(source: ConfigSource): Parsed {
   const found = { node, issues: node === null ? [{ at: [], message: "is not valid JSON", position: null }] : [] };
   parsed.set(source, found);
   return found;
-}
-
-export function rememberParsed(source: ConfigSource, found: Parsed): void {
-  parsed.set(source, found);
 }
 
 /** Ends the memory of the document of a source: sources are kept. */

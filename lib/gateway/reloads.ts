@@ -3,7 +3,6 @@
  * threads of the program or in none.
  */
 import { ignore } from "../base/errors.ts";
-import { MAX_DEPTH } from "../config/json.ts";
 import type { ConfigSource } from "../config/source.ts";
 import type { ConfigInput } from "./config_input.ts";
 import type { ReadConfig } from "./config_reader.ts";
@@ -51,10 +50,7 @@ export class Reloads {
       const { named } = reader;
       const source = { text: replacement.text, file: options.configFile! };
       try {
-        if (mayBeDeep(source.text)) {
-          await parts.loadPart("jsonText");
-          parts.part("jsonText").parseWithPositions(source); // ends at the deepest level that is read: JSON.parse takes seconds for 16 MiB of brackets
-        }
+        await this.#parse(source);
         await parts.load(source, options.environment ?? process.env).catch(ignore); // The reload fails for the same reason, and reports it.
         return await this.#reload(source, by, replacement.write);
       } catch (error) {
@@ -111,8 +107,9 @@ export class Reloads {
     const configuration = this.#configuration;
     const { parts, reader } = configuration;
     const at = configuration.tools.clock.wall();
+    await this.#parse(source);
     await parts.loadParts(source);
-    for (const name of ["changes", "jsonText"] as const) await parts.loadPart(name);
+    await parts.loadPart("changes");
     this.#isReread = false;
     await parts.partIfLoaded("callers")?.callerReaderOf(parts).readAhead(source);
     const read = reader.load(source);
@@ -134,6 +131,13 @@ export class Reloads {
     configuration.lastReload = taken;
     if (changed) configuration.lastChange = taken;
     return { digest, changed, changes };
+  }
+
+  /** Once for all that reads it, and with positions: JSON.parse takes seconds for millions of brackets, this ends at the hundredth level. */
+  async #parse(source: ConfigSource): Promise<void> {
+    const { parts } = this.#configuration;
+    await parts.loadPart("jsonText");
+    parts.part("jsonText").parseWithPositions(source);
   }
 
   /** `write` is called when all threads can use the configuration, and just before they do. */
@@ -185,15 +189,4 @@ export class Reloads {
     const configuration = this.#configuration;
     if (configuration.warnings !== null) configuration.findWarnings().catch(() => (configuration.warnings = null));
   }
-}
-
-/** Strings with brackets count, too. */
-function mayBeDeep(text: Buffer): boolean {
-  let depth = 0;
-  for (const byte of text) {
-    if (byte === 0x5b || byte === 0x7b) depth++;
-    else if (byte === 0x5d || byte === 0x7d) depth--;
-    if (depth > MAX_DEPTH) return true;
-  }
-  return false;
 }

@@ -1,5 +1,5 @@
 import { writeFileSync } from "node:fs";
-import { describe, expect, it, onTestFinished } from "vitest";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
 import type { ConfigInput } from "../../lib/config/model.ts";
 import { ConfigError, createGateway, definePlugin, schema, type GatewayOptions, type Reloaded } from "../../lib/index.ts";
 import { SERVER } from "../support/certs.ts";
@@ -225,5 +225,21 @@ describe("gateway.test", () => {
     expect(await gateway.test()).toMatchObject({ passed: 1, failed: 1, tests: [{ name: "one" }, { name: "two", passed: false }] });
     expect(gateway.lastTests).toMatchObject({ digest: gateway.digest, report: { failed: 1 } });
     expect(await gateway.test({ only: "three" })).toEqual({ passed: 0, failed: 0, tests: [] });
+  });
+});
+
+describe("a reload of a file of millions of brackets", () => {
+  it("is refused at the hundredth level, before anything reads all of them, and the file is parsed once", async () => {
+    const configFile = fileWith(oneService(9));
+    const gateway = createGateway({ configFile });
+    onTestFinished(async () => void (await gateway.close(0)));
+    const parse = vi.spyOn(JSON, "parse");
+    onTestFinished(() => parse.mockRestore());
+    writeFileSync(configFile, "[".repeat(4_000_000));
+    await expect(gateway.reload()).rejects.toThrow(/nested deeper than 100 levels/);
+    const text = JSON.stringify(oneService(10));
+    writeFileSync(configFile, text);
+    expect(await gateway.reload()).toMatchObject({ changed: true });
+    expect(parse.mock.calls.filter(([given]) => given.length > 100_000 || given === text)).toEqual([]);
   });
 });
