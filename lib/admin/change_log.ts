@@ -11,7 +11,7 @@ import { whyUnwritable } from "../observe/log_file.ts";
 export interface AdminChange {
   readonly user: string;
   readonly address: string;
-  readonly action: "source" | "rollback" | "upstream";
+  readonly action: "source" | "rollback";
   readonly before: string;
   readonly after: string;
   readonly request_id: string;
@@ -38,7 +38,7 @@ export class ChangeLog {
     }
   }
 
-  add(change: AdminChange & { readonly upstream?: string; readonly state?: string }): void {
+  add(change: AdminChange): void {
     this.#log.info("admin change", { ...change });
     const time = new Date(this.#clock.wall()).toISOString();
     this.#last = this.#last.then(() => this.#write({ time, message: "admin change", ...change }));

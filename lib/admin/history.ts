@@ -7,9 +7,9 @@ import { chmod, lstat, mkdir, open, readdir, readFile, rename, rm } from "node:f
 import { basename, dirname, join, resolve } from "node:path";
 import { Fault, ignore, messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
+import { sourceDigest } from "../config/load.ts";
 import type { Change } from "../gateway/parts.ts";
 import type { ReloadCause } from "../gateway/status.ts";
-import { sourceDigest } from "./source_file.ts";
 
 export type ChangedBy = { readonly user: string; readonly address: string } | { readonly cause: ReloadCause | "start" };
 

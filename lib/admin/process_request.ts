@@ -54,32 +54,37 @@ export async function pluginFiguresRequest({ headers }: Inbound, options: Option
   const plugins = collected(families, [
     ["requests", "edge_gateway_plugin_requests_total"],
     ["seconds", "edge_gateway_plugin_seconds_total"],
-    ["results", "edge_gateway_plugin_results_total", "result"],
+    ["results", "edge_gateway_plugin_results_total", "by name"],
     ["callers", "edge_gateway_rate_limit_callers"],
-  ], { requests: 0, seconds: 0, results: {}, callers: null });
+  ], () => ({ requests: 0, seconds: 0, results: {}, callers: null }));
   const routes = collected(families, [
-    ["cache", "edge_gateway_cache_requests_total", "result"],
-    ["refusals", "edge_gateway_plugin_refusals_total", "code"],
-  ], { cache: {}, refusals: {} });
+    ["cache", "edge_gateway_cache_requests_total", "by name"],
+    ["refusals", "edge_gateway_plugin_refusals_total", "by name"],
+  ], () => ({ cache: {}, refusals: {} }));
   const { upstreamSets } = GatewayCore.partsOf(options.gateway as Gateway).runtime;
   const circuits = upstreamSets.flatMap(({ service, breaker }) => (breaker === null ? [] : [{ service, state: breaker.report.state, ...breaker.counts }]));
   return compressed(json(200, { plugins, routes, circuits }), headers);
 }
 
-/** One object for each set of labels. With the name of a label, the values of a family are by its values, without the zeros. */
-function collected(families: Families, members: readonly (readonly [member: string, family: string, by?: string])[], empty: object): readonly object[] {
+/** One object for each set of labels. "by name": the values of a family are by its last label, without the zeros. */
+function collected(families: Families, members: readonly (readonly [member: string, family: string, by?: "by name"])[], empty: () => object): readonly object[] {
   const all = new Map<string, Record<string, unknown>>();
   for (const [member, family, by] of members) {
     for (const [labels, value] of families.get(family) ?? []) {
-      const named = Object.fromEntries(Array.from({ length: labels.length / 2 }, (_, i) => [labels[2 * i]!, labels[2 * i + 1]!]));
-      const { [by ?? ""]: name, ...rest } = named;
-      const key = JSON.stringify(rest);
-      const place = Object.fromEntries(Object.entries(rest).map(([label, text]) => [label, text === "" ? null : text]));
-      const entry = all.get(key) ?? { ...place, ...structuredClone(empty) };
-      all.set(key, entry);
+      if (by !== undefined && value === 0) continue;
+      const place = by === undefined ? labels : labels.slice(0, -2);
+      const key = JSON.stringify(place);
+      let entry = all.get(key);
+      if (entry === undefined) all.set(key, (entry = { ...placeOf(place), ...empty() }));
       if (by === undefined) entry[member] = value;
-      else if (value !== 0) Object.defineProperty(entry[member] as object, name!, { value, enumerable: true });
+      else Object.defineProperty(entry[member] as object, labels.at(-1)!, { value, enumerable: true });
     }
   }
   return [...all.values()];
+}
+
+function placeOf(labels: Labels): Record<string, unknown> {
+  const place: Record<string, unknown> = {};
+  for (let i = 0; i < labels.length; i += 2) place[labels[i]!] = labels[i + 1]! === "" ? null : labels[i + 1]!;
+  return place;
 }

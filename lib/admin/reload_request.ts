@@ -1,9 +1,9 @@
 /**
  * Answers `POST /gateway/reload`, which asks for a reload, or for the dry run of the file or of the text in the body, and `POST /gateway/validate`.
  */
-import { createHash } from "node:crypto";
 import { Fault } from "../base/errors.ts";
 import { createTaskQueue } from "../base/task_queue.ts";
+import { sourceDigest } from "../config/load.ts";
 import type { DryRun } from "../proof/dry_run.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { readBody } from "../operator/operator_server.ts";
@@ -43,7 +43,7 @@ export async function validateRequest(inbound: Inbound, { gateway, log }: Pick<I
   const { call, clientAddress } = inbound;
   return answerPosted(inbound, texts, (text) => {
     log.debug("check of a text requested by an administrator", { address: clientAddress, request_id: call.id });
-    return dryRunReply(inbound, gateway, text, { digest: createHash("sha256").update(text).digest("hex").slice(0, 12) });
+    return dryRunReply(inbound, gateway, text, { digest: sourceDigest(text) });
   });
 }
 

@@ -2,8 +2,8 @@
  * Answers `GET /gateway/schema`: the JSON Schema of a configuration, with the plugin kinds and parts that this program has and the kinds of the
  * modules in force. Reading it loads what a configuration could name.
  */
-import { createHash } from "node:crypto";
 import { isInBuild } from "../base/version.ts";
+import { sourceDigest } from "../config/load.ts";
 import { schemaDocument } from "../config/json_schema_document.ts";
 import { fieldsOfParts, loaded } from "../gateway/parts.ts";
 import { compressed } from "../http/content_coding.ts";
@@ -39,5 +39,5 @@ async function documentOf(inForce: readonly AnyPlugin[]): Promise<SchemaDocument
   const fields = fieldsOfParts(await Promise.all(parts.map(({ load }) => loaded<object>(load))));
   const others = inForce.filter(({ name }) => !(name in KINDS));
   const body = Buffer.from(`${JSON.stringify(schemaDocument([...kinds, ...others], fields), null, 2)}\n`);
-  return { body, tag: `W/"${createHash("sha256").update(body).digest("hex").slice(0, 12)}"` };
+  return { body, tag: `W/"${sourceDigest(body)}"` };
 }

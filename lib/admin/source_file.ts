@@ -2,12 +2,13 @@
  * The file of the configuration, as the admin interface reads and replaces it. The file stays the truth: a change by another program is
  * never overwritten, and after a crash the file has its former content or the new one, as a whole.
  */
-import { createHash, randomBytes } from "node:crypto";
+import { randomBytes } from "node:crypto";
 import { accessSync, constants, realpathSync, renameSync, statSync, type Stats } from "node:fs";
 import { chmod, chown, lstat, open, readdir, rm } from "node:fs/promises";
 import { basename, dirname, join, resolve, sep } from "node:path";
 import { Fault, ignore } from "../base/errors.ts";
 import { readRegularFile, whyUnreadable } from "../base/regular_file.ts";
+import { sourceDigest } from "../config/load.ts";
 import { signature } from "../config/watch.ts";
 import type { Replacement } from "../gateway/reloads.ts";
 import { whyUnwritable } from "../observe/log_file.ts";
@@ -105,11 +106,6 @@ async function write(path: string, text: Buffer, { mode, uid, gid }: Stats): Pro
   } finally {
     await handle.close();
   }
-}
-
-/** As `loadConfig` names it. */
-export function sourceDigest(text: Buffer): string {
-  return createHash("sha256").update(text).digest("hex").slice(0, 12);
 }
 
 /** Null: this process may write there. */

@@ -4,6 +4,7 @@
 import { Fault, messageOf } from "../base/errors.ts";
 import { entry } from "../base/event_loop.ts";
 import { createTaskQueue } from "../base/task_queue.ts";
+import { sourceDigest } from "../config/load.ts";
 import { MASK } from "../config/schema_core.ts";
 import type { Settings } from "../config/settings.ts";
 import type { Gateway } from "../embed/gateway.ts";
@@ -19,7 +20,7 @@ import { MAX_POSTED_BYTES, readJsonBody } from "./json_body.ts";
 import { maskedText, maskIn } from "./masked_text.ts";
 import { validateRequest } from "./reload_request.ts";
 import { json, queryOf, retryAfter } from "./replies.ts";
-import { SourceFile, sourceDigest } from "./source_file.ts";
+import { SourceFile, type FileState } from "./source_file.ts";
 import type { InterfaceOptions } from "./views.ts";
 
 export interface WritingOptions extends Pick<InterfaceOptions, "reload" | "log" | "clock" | "redactSecrets"> {
@@ -31,6 +32,8 @@ export interface WritingOptions extends Pick<InterfaceOptions, "reload" | "log" 
 
 /** One writes at a time, with up to 16 MiB each. */
 const MAX_WAITING = 4;
+/** Texts that are being received: slow ones take no place from those that wait, and 256 MiB of memory at most. */
+const MAX_ARRIVING = 16;
 const MAX_ROLLBACK_BYTES = 1024;
 
 interface Change {
@@ -44,6 +47,7 @@ export class Writing {
   readonly #options: WritingOptions;
   readonly #file: SourceFile;
   readonly #changes: ChangeLog;
+  readonly #arriving = createTaskQueue(MAX_ARRIVING, 0);
   readonly #queue = createTaskQueue(1, MAX_WAITING);
   /** Null: the configuration is not in a file. */
   #history: ConfigHistory | null = null;
@@ -99,19 +103,19 @@ export class Writing {
     const { redactSecrets } = this.#options;
     const isMasked = role === "viewer" || redactSecrets || queryOf(target).get("secrets") === "masked";
     return orProblem(call, () => {
-      const { text, digest } = this.#ownFile().read();
+      const state = this.#ownFile().read();
+      const { text, digest } = state;
       const body = isMasked ? this.#masked(text, digest) : text;
-      const readOnly = this.#whyReadOnly();
+      const readOnly = this.#whyReadOnly(state);
       const reason = readOnly === null ? [] : ["Source-Read-Only", encodeURIComponent(readOnly)];
       return { status: 200, headers: ["Content-Type", "application/json", "Content-Length", String(body.length), "ETag", `"${digest}"`, ...reason], body };
     });
   }
 
   /** Null: the file can be replaced from here. */
-  #whyReadOnly(): string | null {
+  #whyReadOnly(state: FileState): string | null {
     try {
-      const file = this.#checkedFile();
-      file.checkWritable(file.read());
+      this.#checkedFile().checkWritable(state);
       return null;
     } catch (error) {
       if (error instanceof Fault) return error.message;
@@ -130,8 +134,8 @@ export class Writing {
     const { call, headers } = inbound;
     const expected = expectedBy(headers);
     if (expected === null) return problem(call, "precondition_required", { detail: 'Send If-Match: "DIGEST" with the digest of the text that was changed, the ETag of GET /gateway/source.' });
-    if (!this.#queue.room) return tooMany(call);
-    const text = await readJsonBody(inbound, MAX_POSTED_BYTES, "the configuration");
+    if (!this.#queue.room || !this.#arriving.room) return tooMany(call);
+    const text = await this.#arriving.take(() => readJsonBody(inbound, MAX_POSTED_BYTES, "the configuration"));
     if ("code" in text) return problem(call, text.code, { detail: text.detail });
     // Others have sent theirs meanwhile.
     if (!this.#queue.room) return tooMany(call);

@@ -1,7 +1,7 @@
 /**
  * Turns the text of a configuration into a Config, or reports all its errors.
  */
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import { byPosition, formatPath, inKeyOrder, positionAt, type Issue, type Json, type JsonNode, type Path } from "./json.ts";
 import type { RoutesRead } from "./declarations.ts";
 import { configSchema, type Config, type PluginKind } from "./model.ts";
@@ -80,7 +80,7 @@ export function loadConfig<K extends PluginKind>(source: ConfigSource, options: 
   const inFiles = [...callers.issues, ...inTestFiles];
   if (config === INVALID || issues.length + inFiles.length > 0) return { ok: false, issues: [...issues.sort(byPosition), ...inFiles] };
   const shown = schema.show(root);
-  const digest = createHash("sha256").update("text" in source ? source.text : JSON.stringify(inKeyOrder(shown))).digest("hex").slice(0, 12);
+  const digest = sourceDigest("text" in source ? source.text : JSON.stringify(inKeyOrder(shown)));
   return {
     ...{ ok: true, config, tests, testFiles, callerLists: callers.lists, callerFiles: callers.files, shown, digest, kinds },
     secrets: { root, marked: secrets, sources },
@@ -88,6 +88,11 @@ export function loadConfig<K extends PluginKind>(source: ConfigSource, options: 
     file: "file" in source ? source.file : undefined,
     files: [...files.values()],
   };
+}
+
+/** As a configuration is named: 12 hexadecimal digits of the SHA-256 of its file. */
+export function sourceDigest(text: Buffer | string): string {
+  return hash("sha256", text).slice(0, 12);
 }
 
 /**

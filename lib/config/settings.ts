@@ -66,7 +66,7 @@ function adminOf(values: Values, user: string, password: string, viewerPassword:
     password,
     /** Reads, with secrets masked. Null: there is no such user. */
     viewer: viewer === null || viewerPassword === null ? null : { user: viewer, password: viewerPassword },
-    /** Whether the administrator may change the configuration file and the states of upstreams. */
+    /** Whether the administrator may change the configuration file. */
     write: values.adminWrite,
     /** Null: changes are lines of the program's log alone. */
     auditLogPath: values.adminAuditLogPath,

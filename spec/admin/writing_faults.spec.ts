@@ -89,6 +89,19 @@ describe("uploads that are slow, or end early", () => {
     expect([all.content(), besides(all)]).toEqual([text(4), ["gw.json"]]);
   });
 
+  it("are sixteen at most, so that their memory has a bound, and the next gets 503 before its text", async () => {
+    const all = await started();
+    const slow = await Promise.all(Array.from({ length: 16 }, () => uploading(all)));
+    const next = await all.put(text(3));
+    expect([next.status, next.json.code, next.headers["retry-after"]]).toEqual([503, "overloaded", "1"]);
+    slow[0]!.socket.destroy();
+    let status = 0;
+    // The gateway learns of the end a moment later.
+    while (status !== 200) ({ status } = await all.put(text(3)));
+    for (const { socket } of slow) socket.destroy();
+    expect(all.content()).toBe(text(3));
+  });
+
   it("that end together wait four at a time, and the others get 503", async () => {
     const all = await started();
     let [proceed, prepares] = [() => {}, () => {}];
