@@ -5,6 +5,7 @@
 import type { UpstreamSetReport } from "../upstream/upstream_report.ts";
 import type { DisplayedConfig } from "../gateway/displayed_config.ts";
 import { describePlace, pluginPath } from "../gateway/plugin_error.ts";
+import { linesOf } from "../gateway/refusal.ts";
 import type { ConfigWarning, GatewayStatus, ShownCertificate, Warning } from "../gateway/status.ts";
 
 export interface WarningsSource extends Pick<GatewayStatus, "lastReload" | "digest" | "certificates" | "counters" | "workers" | "state" | "pluginFaults"> {
@@ -37,10 +38,9 @@ export function warningsOf(source: WarningsSource): readonly Warning[] {
 
 function* ofReload({ lastReload, digest }: WarningsSource): Iterable<Warning> {
   if (lastReload?.outcome !== "refused") return;
-  const { file, issues: [first, ...others] } = lastReload;
-  const place = [first?.file ?? file, first?.line, first?.column].filter((part) => part !== null).join(":");
-  const what = [place, first?.path, first?.message].filter((part) => part !== "").join("  ");
-  const why = `${what}${others.length > 0 ? `, and ${others.length} more` : ""}`;
+  const { file, issues } = lastReload;
+  const others = issues.length > 1 ? `, and ${issues.length - 1} more` : "";
+  const why = `${linesOf({ file, issues: issues.slice(0, 1) })[0]}${others}`;
   yield warning("reload_refused", `The last reload was refused (${why}); configuration ${digest} stays in force.`, "Correct the configuration; it is then reloaded.");
 }
 
