@@ -5,7 +5,6 @@ import { CLIENT_TABLE, HEALTHCHECK_TABLE, MANAGER_TABLE, SETTINGS } from "../con
 import type { Command } from "./arguments.ts";
 
 const { configPath, configKey, ...withoutFile } = SETTINGS;
-const { stateDir } = SETTINGS;
 const JSON_FLAG = { json: { value: null, help: "Print JSON." } };
 
 /** In the order in which help lists them. */
@@ -31,7 +30,7 @@ export const COMMANDS = {
   validate: {
     operand: "[FILE]",
     about: "Check a configuration, run its tests, and report all errors and warnings",
-    settings: { configPath, configKey, stateDir },
+    settings: { configPath, configKey, stateDir: SETTINGS.stateDir },
     flags: {
       strict: { value: null, help: "Exit with 2 if there is a warning." },
       "no-tests": { value: null, help: "Do not run the tests of the configuration." },

@@ -32,6 +32,7 @@ export class Configuration {
   readonly reader: ConfigReader;
   readonly tools: ConfigurationTools;
   readonly parts: Parts;
+  /** In force. */
   snapshot: Snapshot;
   /** The same, with what it was compiled from. */
   inForce: Prepared;

@@ -139,6 +139,7 @@ export class Parts {
     for (const [name, part] of [...kinds.map((kind) => [kind.name, kind] as const), ...Object.entries(parts)]) this.#loaded.set(name, part);
   }
 
+  /** Null: it has not been loaded. */
   partIfLoaded<Name extends PartName>(name: Name): PartsByName[Name] | null {
     return (this.#loaded.get(name) as PartsByName[Name] | undefined) ?? null;
   }

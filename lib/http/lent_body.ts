@@ -79,12 +79,17 @@ export function lentCopy(bytes: Buffer): LentBody {
   if (bytes.length <= SMALL_BYTES) return new LentBody(Buffer.from(bytes), ignore);
   const exponent = 32 - Math.clz32(bytes.length - 1);
   const free = FREE[exponent]!;
-  const block = free.pop() ?? Buffer.allocUnsafeSlow(HEAD_BYTES + 2 ** exponent);
-  BLOCKS.add(block.buffer);
+  const block = free.pop() ?? newBlock(HEAD_BYTES + 2 ** exponent);
   block.set(bytes, HEAD_BYTES);
   return new LentBody(block.subarray(HEAD_BYTES, HEAD_BYTES + bytes.length), () => {
     if ((free.length + 1) * 2 ** exponent <= MAX_FREE_BYTES) free.push(block);
   });
+}
+
+function newBlock(size: number): Buffer {
+  const block = Buffer.allocUnsafeSlow(size);
+  BLOCKS.add(block.buffer);
+  return block;
 }
 
 /** What was lent, behind the head of its message in Latin-1: one part, in the same memory, or two where that has no room for the head. */
