@@ -3,10 +3,11 @@
  * masked: such an entry can be read, and cannot come into force again.
  */
 import { randomBytes } from "node:crypto";
-import { chmod, lstat, mkdir, open, readdir, readFile, rename, rm } from "node:fs/promises";
+import { chmod, lstat, mkdir, open, readdir, readFile, rm } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
-import { Fault, ignore, messageOf } from "../base/errors.ts";
+import { Fault, messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
+import { replaceFile } from "../base/replaced_file.ts";
 import { sourceDigest } from "../config/load.ts";
 import type { Change } from "../gateway/parts.ts";
 import type { ReloadCause } from "../gateway/status.ts";
@@ -114,16 +115,8 @@ export class ConfigHistory {
     // Two within a millisecond, or a clock that was set back.
     const at = Math.max(entry.at, Number(this.#entries[0]?.name.slice(0, 15) ?? 0) + 1);
     const name = `${String(at).padStart(15, "0")}-${entry.digest}`;
-    const beside = join(this.folder, `${randomBytes(12).toString("hex")}.new`);
     const content = Buffer.concat([Buffer.from(`${JSON.stringify({ ...entry, changes: entry.changes.slice(0, MAX_CHANGES) })}\n`), text]);
-    try {
-      const handle = await open(beside, "wx", 0o600);
-      await handle.writeFile(content).then(() => handle.sync()).finally(() => handle.close());
-      await rename(beside, join(this.folder, name));
-    } catch (error) {
-      await rm(beside, { force: true }).catch(ignore);
-      throw error;
-    }
+    await replaceFile(join(this.folder, name), [content], { beside: join(this.folder, `${randomBytes(12).toString("hex")}.new`) });
     this.#entries.unshift({ ...entry, name, bytes: content.length });
   }
 

@@ -3,11 +3,12 @@
  * never overwritten, and after a crash the file has its former content or the new one, as a whole.
  */
 import { randomBytes } from "node:crypto";
-import { accessSync, constants, realpathSync, renameSync, statSync, type Stats } from "node:fs";
-import { chmod, chown, lstat, open, readdir, rm } from "node:fs/promises";
+import { accessSync, constants, realpathSync, statSync, type Stats } from "node:fs";
+import { chmod, chown, lstat, readdir, rm, type FileHandle } from "node:fs/promises";
 import { basename, dirname, join, resolve, sep } from "node:path";
 import { Fault, ignore } from "../base/errors.ts";
 import { readRegularFile, whyUnreadable } from "../base/regular_file.ts";
+import { replaceFile } from "../base/replaced_file.ts";
 import { sourceDigest } from "../config/load.ts";
 import { signature } from "../config/watch.ts";
 import type { Replacement } from "../gateway/reloads.ts";
@@ -72,40 +73,27 @@ export class SourceFile {
   async replace(text: Buffer, before: FileState, expect: NonNullable<Parameters<Replacement["write"]>[0]> = ignore): Promise<() => Promise<void>> {
     const { target } = before;
     const beside = join(dirname(target), `.${basename(target)}.${randomBytes(12).toString("hex")}.new`);
-    try {
-      await write(beside, text, statSync(target));
-      const written = signature(beside)!;
+    const check = () => {
       const found = this.read();
-      // No task of this program runs from here to the renaming; other programs have microseconds.
       if (found.target !== target || !found.text.equals(before.text)) throw new Fault("precondition_failed", `${this.#path} has been changed meanwhile: its digest is ${found.digest}.`);
-      renameSync(beside, target);
-      expect(this.#path, written);
+      expect(this.#path, signature(beside)!);
+    };
+    try {
+      await replaceFile(target, [text], { beside, prepare: (file) => become(beside, file, statSync(target)), check });
     } catch (error) {
-      await rm(beside, { force: true }).catch(ignore);
       throw error instanceof Fault ? error : new Fault("conflict", `${this.#path} cannot be replaced: ${whyNotReplaced(error)}.`);
     }
-    // The new content is in force for all programs: without this it may be the former one after a crash of the system.
-    const folder = await open(dirname(target)).catch(() => null);
-    await folder?.sync().catch(ignore);
-    await folder?.close();
     return async () => void (await this.replace(before.text, { target, text, digest: sourceDigest(text) }, expect));
   }
 }
 
-/** A file that was not there, with the owner and the mode of another one. */
-async function write(path: string, text: Buffer, { mode, uid, gid }: Stats): Promise<void> {
-  const handle = await open(path, "wx", 0o600);
-  try {
-    await handle.writeFile(text);
-    const own = await handle.stat();
-    // Node's permission model forbids these of handles, and checks the path.
-    const [chownIt, chmodIt] = process.permission === undefined ? [handle.chown.bind(handle), handle.chmod.bind(handle)] : [chown.bind(null, path), chmod.bind(null, path)];
-    if (own.uid !== uid || own.gid !== gid) await chownIt(uid, gid);
-    await chmodIt(mode & 0o7777);
-    await handle.sync();
-  } finally {
-    await handle.close();
-  }
+/** Gives a new file the owner and the mode of another one. */
+async function become(path: string, file: FileHandle, { mode, uid, gid }: Stats): Promise<void> {
+  const own = await file.stat();
+  // Node's permission model forbids these of handles, and checks the path.
+  const [chownIt, chmodIt] = process.permission === undefined ? [file.chown.bind(file), file.chmod.bind(file)] : [chown.bind(null, path), chmod.bind(null, path)];
+  if (own.uid !== uid || own.gid !== gid) await chownIt(uid, gid);
+  await chmodIt(mode & 0o7777);
 }
 
 /** Null: this process may write there. */

@@ -6,12 +6,12 @@
  */
 import { randomBytes } from "node:crypto";
 import { chmodSync, mkdirSync, readdirSync, rmSync, statSync } from "node:fs";
-import { open, rename, rm } from "node:fs/promises";
 import { createServer, type Server } from "node:net";
 import { join, resolve } from "node:path";
 import { messageOf } from "./errors.ts";
 import { isListening } from "./egress_clients.ts";
 import { readRegularFile } from "./regular_file.ts";
+import { replaceFile } from "./replaced_file.ts";
 
 /** A socket's path has at most 108 bytes on Linux, and 104 elsewhere. */
 const MAX_PATH = 80;
@@ -48,24 +48,9 @@ export class StateFolder {
   }
 
   /** Replaces a file: after a crash it has the former content or this one. Rejects with the system's error, and the former content stays. */
-  async write(name: string, content: readonly Buffer[]): Promise<void> {
-    const [file, beside] = [join(this.path, name), join(this.path, `${name}.new`)];
-    try {
-      const handle = await open(beside, "w", 0o600);
-      try {
-        // `write` may take a part only, without an error, where the disk is almost full.
-        for (const part of content) await handle.writeFile(part);
-        await handle.sync();
-      } finally {
-        await handle.close();
-      }
-      await rename(beside, file);
-      const folder = await open(this.path, "r");
-      await folder.sync().finally(() => folder.close());
-    } catch (error) {
-      await rm(beside, { force: true }).catch(() => {});
-      throw error;
-    }
+  write(name: string, content: readonly Buffer[]): Promise<void> {
+    const path = join(this.path, name);
+    return replaceFile(path, content, { beside: `${path}.new`, isOver: true });
   }
 
   /** Another process may hold the folder from now on. */
