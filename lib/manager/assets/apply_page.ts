@@ -14,7 +14,6 @@ import { merged } from "./text_diff.ts";
 /** PUT /gateway/source and POST /gateway/rollback */
 export interface Applied {
   readonly digest: string;
-  readonly changed: boolean;
   readonly changes: readonly Change[];
 }
 
@@ -137,9 +136,9 @@ class ApplyPage implements Page {
 }
 
 /** What the gateway made of a text that it has taken: on how many workers is known a little later. */
-export function inForce({ digest, changed, changes }: Applied): { readonly node: HTMLElement; update(known: Pick<Known, "status">): void } {
+export function inForce({ digest, changes }: Applied): { readonly node: HTMLElement; update(known: Pick<Known, "status">): void } {
   const where = el("p", {});
-  const title = changed ? "Applied." : "Applied. It does what the one before did.";
+  const title = changes.length > 0 ? "Applied." : "Applied. It does what the one before did.";
   return {
     node: el("div", { class: "notice notice--good stack" }, el("p", {}, el("strong", {}, title), " Digest ", el("span", { class: "mono" }, digest), "."), where, changes.length > 0 && changeItems(changes)),
     update({ status }) {
