@@ -5,7 +5,7 @@ import { SECRET_NAME } from "../config/conditions.ts";
 import { MASK } from "../config/schema_core.ts";
 import { concealerOf, type WithSecrets } from "../config/secrets.ts";
 import { maskLiterals } from "../config/references.ts";
-import { redacted } from "../http/redact.ts";
+import { redacted } from "../http/redact_query.ts";
 
 const STRUCTURE = /["{}[\],]/g;
 

@@ -4,14 +4,12 @@
 import type { Service } from "../config/model.ts";
 import type { Handler } from "../http/handler.ts";
 import { attempts, type AttemptsMeter, type AttemptsOptions } from "../upstream/attempts.ts";
-import type { Balancer } from "../upstream/balance.ts";
 import type { HealthSettings } from "../upstream/health.ts";
 import { isSecure } from "../upstream/connection_pool.ts";
 import type { SplitOptions } from "../upstream/split.ts";
 import type { ForwardOptions } from "../upstream/upstream_request.ts";
 import type { Sticky } from "../upstream/sticky.ts";
 import { onlyPicker, type Member, type Peer, type UpstreamSet } from "../upstream/upstream_set.ts";
-import type { Parts } from "./parts.ts";
 import type { PluginContext } from "./compile_types.ts";
 import type { Runtime, UpstreamSetPlan } from "./runtime.ts";
 
@@ -33,7 +31,10 @@ export function compileUpstreams(service: Service, meter: AttemptsMeter | null, 
   });
   const breaker = breakerOf(service, upstreamSet, { runtime, log, inUse });
   const peers = members.map(({ peer }) => peer);
-  const pickerOf: SplitOptions["picker"] = (some, choosable) => parts.part("choice").pickerAmong(runtime.healthTools.changes, some, balancerOf(service, parts), choosable);
+  const pickerOf: SplitOptions["picker"] = (some, choosable) => {
+    const { pickerAmong, balancerOf } = parts.part("choice");
+    return pickerAmong(runtime.healthTools.changes, some, balancerOf(service, (...hashed) => parts.part("hash").hashing(...hashed)), choosable);
+  };
   const hashKey = (hashOn: string) => parts.part("hash").hashKey(hashOn);
   const split = service.split === undefined ? null : parts.part("split").splitPicker(service.split, { members, picker: pickerOf }, hashKey);
   const sticky = stickyOf(service, peers, runtime);
@@ -50,27 +51,6 @@ export function compileUpstreams(service: Service, meter: AttemptsMeter | null, 
   const tries = triesOf(service, options, upstreamSet, runtime);
   const handler = breaker === null ? tries : parts.part("breaker").guarded(tries, breaker.breaker);
   return sticky === null ? handler : sticky.handler(handler);
-}
-
-/** The settings of a service that concern the choice. */
-export type Balancing = Pick<Service, "loadBalancingStrategy"> & Partial<Pick<Service, "hashOn" | "hashBalanceFactor">>;
-
-/** `random` gives numbers from 0 to below 1. */
-export function balancerOf(balancing: Balancing, parts: Pick<Parts, "part">, random = Math.random): Balancer {
-  const { loadBalancingStrategy, hashOn = "client_ip", hashBalanceFactor = 0 } = balancing;
-  switch (loadBalancingStrategy) {
-    case "round_robin":
-    case "weighted":
-      return parts.part("choice").smoothRotation;
-    case "least_connections":
-      return parts.part("choice").leastConnections;
-    case "random_two_choices":
-      return parts.part("choice").randomTwoChoices(random);
-    case "ip_hash":
-      return parts.part("hash").hashing("client_ip", hashBalanceFactor);
-    case "hash":
-      return parts.part("hash").hashing(hashOn, hashBalanceFactor);
-  }
 }
 
 function triesOf({ retries, upstreams }: Service, options: AttemptsOptions, upstreamSet: UpstreamSet, runtime: Runtime): Handler {

@@ -10,7 +10,8 @@ import { integer, object, oneOf, optional, record, string, withDefault } from ".
 import { DeliveryQueue } from "../client/delivery_queue.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { headerValue, type HeaderList } from "../http/headers.ts";
-import { CREDENTIAL_HEADERS, REDACTED, redacted, redactedPath } from "../http/redact.ts";
+import { CREDENTIAL_HEADERS, REDACTED, redactedPath } from "../http/redact.ts";
+import { redacted } from "../http/redact_query.ts";
 import type { Reply } from "../http/reply.ts";
 import { checkTls, clientTls, hostOf, httpUrl } from "./endpoint.ts";
 import type { Plugin, Tools } from "./plugin.ts";

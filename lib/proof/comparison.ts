@@ -8,7 +8,7 @@ import type { Json } from "../config/json.ts";
 import { maskLiterals } from "../config/references.ts";
 import type { ConfigTest } from "../config/tests.ts";
 import { headerValues, type HeaderList } from "../http/headers.ts";
-import { redacted } from "../http/redact.ts";
+import { redacted } from "../http/redact_query.ts";
 import type { Forwarded } from "./stand_ins.ts";
 
 /** What became of the last request of a test. */

@@ -1,7 +1,7 @@
 /**
  * Load-balancing strategies: each chooses among the upstreams that can be used. Here are those by turns and by load; hashing is a part.
  */
-import type { STRATEGIES } from "../config/model.ts";
+import type { Service, STRATEGIES } from "../config/model.ts";
 import type { Exchange } from "../http/exchange.ts";
 
 /** The properties of an upstream that a strategy uses. */
@@ -24,7 +24,7 @@ export interface Balancer {
 export type Strategy = (typeof STRATEGIES)[number];
 
 /** Each in turn, as often as its weight says, and spread out: with 5:1:1, a a b a c a a. With equal weights, in their configured order. */
-export const smoothRotation: Balancer = { pick: (candidates) => rotate(candidates, Infinity) };
+const smoothRotation: Balancer = { pick: (candidates) => rotate(candidates, Infinity) };
 
 /** Smooth weighted round robin among the peers with at most this load for their weight: each gains its weight; the highest is chosen and loses the sum. */
 export function rotate<Peer extends Candidate>(candidates: readonly Peer[], mostLoad: number): Peer | null {
@@ -43,7 +43,7 @@ export function rotate<Peer extends Candidate>(candidates: readonly Peer[], most
 }
 
 /** The upstream with the least load for its weight; equal ones in turn. */
-export const leastConnections: Balancer = {
+const leastConnections: Balancer = {
   pick(candidates) {
     let least = Infinity;
     for (const peer of candidates) least = Math.min(least, peer.load / peer.weightNow);
@@ -52,7 +52,7 @@ export const leastConnections: Balancer = {
 };
 
 /** The less loaded of two upstreams drawn by weight: nearly as even as comparing all, and many gateways do not all choose the same one. */
-export function randomTwoChoices(random: () => number): Balancer {
+function randomTwoChoices(random: () => number): Balancer {
   function draw<Peer extends Candidate>(candidates: readonly Peer[], except: Peer | null): Peer {
     let left = 0;
     for (const peer of candidates) if (peer !== except) left += peer.weightNow;
@@ -74,4 +74,25 @@ export function randomTwoChoices(random: () => number): Balancer {
       return second.load / second.weightNow < first.load / first.weightNow ? second : first;
     },
   };
+}
+
+/** The settings of a service that concern the choice. */
+export type Balancing = Pick<Service, "loadBalancingStrategy"> & Partial<Pick<Service, "hashOn" | "hashBalanceFactor">>;
+
+/** `hashing` is that of its part. `random` gives numbers from 0 to below 1. */
+export function balancerOf(balancing: Balancing, hashing: (hashOn: string, balanceFactor: number) => Balancer, random = Math.random): Balancer {
+  const { loadBalancingStrategy, hashOn = "client_ip", hashBalanceFactor = 0 } = balancing;
+  switch (loadBalancingStrategy) {
+    case "round_robin":
+    case "weighted":
+      return smoothRotation;
+    case "least_connections":
+      return leastConnections;
+    case "random_two_choices":
+      return randomTwoChoices(random);
+    case "ip_hash":
+      return hashing("client_ip", hashBalanceFactor);
+    case "hash":
+      return hashing(hashOn, hashBalanceFactor);
+  }
 }

@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { REDACTED, redacted, redactedPath } from "../../lib/http/redact.ts";
+import { REDACTED, redactedPath } from "../../lib/http/redact.ts";
+import { redacted } from "../../lib/http/redact_query.ts";
 import { growth, LINEAR } from "../support/growth.ts";
 
 const JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln";
