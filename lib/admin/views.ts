@@ -91,8 +91,8 @@ export function statsView({ history: _, stepS: _s, ...stats }: GatewayStats) {
   return view(stats);
 }
 
-export function explanationView({ hashOn, sticky, upstreams, ...explanation }: Explanation) {
-  return { ...explanation, hash_on: hashOn, sticky, upstreams: view(upstreams) };
+export function explanationView({ hashOn, sticky, upstreams, upstreamHeaders, ...explanation }: Explanation) {
+  return { ...explanation, upstream_headers: upstreamHeaders, hash_on: hashOn, sticky, upstreams: view(upstreams) };
 }
 
 /** The JSON text of a status or a health without the fields that always change. No name can look like one of them: inside a JSON string every `"` follows a `\`. */

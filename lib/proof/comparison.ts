@@ -99,7 +99,7 @@ const MAX_KEPT = 2_000;
 const MAX_SECRET = 2 ** 16;
 
 /** Whether a header carries credentials, whatever its value is. */
-function isCredential(name: string): boolean {
+export function isCredential(name: string): boolean {
   return CREDENTIALS.has(name.toLowerCase());
 }
 

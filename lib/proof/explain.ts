@@ -5,8 +5,9 @@
 import { METHODS } from "node:http";
 import type { Names } from "../base/option_names.ts";
 import type { Json } from "../config/json.ts";
+import { concealerOf } from "../config/secrets.ts";
 import type { Exchange } from "../http/exchange.ts";
-import { headerValue } from "../http/headers.ts";
+import { headerValue, type HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
 import { runningOrder } from "../plugins/chain.ts";
 import { readTarget } from "../route/path.ts";
@@ -16,6 +17,9 @@ import type { Peer, UpstreamSet } from "../upstream/upstream_set.ts";
 import { usableOf } from "../upstream/usable.ts";
 import type { Configuration } from "../gateway/configuration.ts";
 import type { DisplayedConfig, DisplayedPlugin, DisplayedService } from "../gateway/displayed_config.ts";
+import { viaNameOf } from "../gateway/upstreams.ts";
+import { displayed, isCredential } from "./comparison.ts";
+import { headersFor } from "./stand_ins.ts";
 import { checkRequest, injected } from "./made_request.ts";
 import type { Parts } from "../gateway/parts.ts";
 import { NOT_REACHED, tryRequest, type PluginVerdict, type Step } from "./plugin_verdicts.ts";
@@ -57,6 +61,8 @@ export interface Explanation {
   readonly params: Readonly<Record<string, string>>;
   /** Path and query as the upstream gets them, unless a plugin changes them. */
   readonly forwarded: string | null;
+  /** Names and values in turn, as the first upstream would get them, secrets masked; null where a plugin answers, or the request is refused. */
+  readonly upstreamHeaders: HeaderList | null;
   /** In the order in which they run; `config` as it is displayed. */
   readonly plugins: readonly ExplainedPlugin[];
   readonly strategy: string | null;
@@ -126,6 +132,7 @@ export async function explain(question: Question, displayed: Json, source: Expla
     pattern: patternOf(place),
     params: { ...found.params },
     forwarded: forwarded === null ? found.upstreamPath + asked!.target.query : forwarded.upstreamPath + forwarded.query,
+    upstreamHeaders: forwarded === null ? null : shownHeaders(forwarded, snapshot),
     plugins: pluginsOf(place, shown, snapshot.kinds, steps),
     strategy: service.load_balancing_strategy,
     hashOn: service.hash_on ?? null,
@@ -139,7 +146,23 @@ function ofMethod(method: string): string[] {
   return METHODS.includes(method) ? [] : [`That is over HTTP/2: HTTP/1.1 has no method ${method} here, and answers 400.`];
 }
 
-const NOTHING = { service: null, route: null, pattern: null, params: {}, forwarded: null, plugins: [], ...{ strategy: null, hashOn: null, sticky: null, upstreams: [] } } as const;
+const NOTHING = { service: null, route: null, pattern: null, params: {}, forwarded: null, upstreamHeaders: null, plugins: [], ...{ strategy: null, hashOn: null, sticky: null, upstreams: [] } } as const;
+
+/** Null: there is no upstream, or no such head can be sent. */
+function shownHeaders(forwarded: Exchange, snapshot: Snapshot): HeaderList | null {
+  const { global, services } = snapshot.config;
+  const service = services.find(({ name }) => name === forwarded.service.name)!;
+  const conceal = concealerOf(snapshot);
+  const valueOf = (name: string, value: string) => (value === forwarded.call.id ? REQUEST_ID : displayed(value, conceal, isCredential(name)));
+  try {
+    return headersFor(forwarded, service, viaNameOf(global.name))?.map((text, i, list) => (i % 2 === 0 ? text : String(valueOf(list[i - 1]!, text)))) ?? null;
+  } catch {
+    return null;
+  }
+}
+
+/** In the place of an id that is another one each time. */
+const REQUEST_ID = "(id of the request)";
 
 function problemOf({ body, headers }: Reply): { readonly code: string | null; readonly detail: string } {
   if (body === null) return { code: null, detail: `global.https_redirect leads to ${headerValue(headers, "location") ?? ""}.` };

@@ -39,16 +39,15 @@ export function upstreamOf({ status, headers, body }: ConfigTest["upstream"], se
   const answer = ({ method }: Exchange): Reply => {
     return replyOf(method, { statusCode: status, statusMessage: "", httpVersion: "1.1", rawHeaders }, viaName, bytes);
   };
-  return ({ upstreams, protocol, preserveHost }) => {
-    const first = upstreams.find(({ weight }) => weight > 0);
+  return (service) => {
     return (exchange) => {
-      if (first === undefined) return problem(exchange.call, "upstream_unavailable");
       const path = exchange.upstreamPath + exchange.query;
       try {
-        const head = requestHead(exchange, { authority: authorityOf({ ...first, protocol }) }, { preserveHost, viaName });
+        const headers = headersFor(exchange, service, viaName);
+        if (headers === null) return problem(exchange.call, "upstream_unavailable");
         // It checks what plugins have made of the head.
-        headText(exchange.method, path, head.headers);
-        seen({ path, headers: head.headers, identity: exchange.identity });
+        headText(exchange.method, path, headers);
+        seen({ path, headers, identity: exchange.identity });
       } catch (error) {
         return faultReply(exchange.call, error);
       }
@@ -60,6 +59,12 @@ export function upstreamOf({ status, headers, body }: ConfigTest["upstream"], se
       );
     };
   };
+}
+
+/** The headers that the first upstream of a service would get; null if none has a weight. Throws for a head that plugins have broken. */
+export function headersFor(exchange: Exchange, { upstreams, protocol, preserveHost }: Service, viaName: string): HeaderList | null {
+  const first = upstreams.find(({ weight }) => weight > 0);
+  return first === undefined ? null : requestHead(exchange, { authority: authorityOf({ ...first, protocol }) }, { preserveHost, viaName }).headers;
 }
 
 /** Answers what plugins ask of other servers, by the exact URL; a server without an answer cannot be reached. */

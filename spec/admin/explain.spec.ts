@@ -26,9 +26,9 @@ describe("POST /gateway/explain", () => {
   it("answers a question, with headers or without", async () => {
     const { post, asked } = await loggedIn();
     const got = await post(JSON.stringify(QUESTION), { "content-type": "Application/JSON; charset=utf-8" });
-    const { upstreams, hashOn, ...others } = EXPLANATION;
+    const { upstreams, hashOn, upstreamHeaders, ...others } = EXPLANATION;
     const { inFlight, ...rest } = upstreams[0]!;
-    expect([got.status, got.json]).toEqual([200, { ...others, hash_on: hashOn, upstreams: [{ ...rest, since: "2026-01-01T00:00:00.000Z", in_flight: inFlight }] }]);
+    expect([got.status, got.json]).toEqual([200, { ...others, hash_on: hashOn, upstream_headers: upstreamHeaders, upstreams: [{ ...rest, since: "2026-01-01T00:00:00.000Z", in_flight: inFlight }] }]);
     expect((await post('{"method":"GET","url":"/"}')).status).toBe(200);
     expect(asked).toEqual([QUESTION, { method: "GET", url: "/", headers: {} }]);
   });

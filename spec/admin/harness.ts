@@ -123,6 +123,7 @@ export const EXPLANATION: Explanation = {
   pattern: "/a/x",
   params: {},
   forwarded: "/x",
+  upstreamHeaders: null,
   plugins: [{ level: "global", name: "key_auth", id: null, config: { key: "${env:KEY}" }, action: "answers", status: 401, code: "key_missing", verdict: "answers 401 key_missing" }],
   strategy: "round_robin",
   hashOn: null,

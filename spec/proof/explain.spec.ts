@@ -60,6 +60,19 @@ describe("explain for a request that matches", () => {
     });
   });
 
+  it("explain has the headers that the upstream would get, secrets masked, and none where a plugin answers", async () => {
+    const plugins = [{ name: "request_headers", config: { set: { "X-From": "gateway", Authorization: "Bearer a long secret" } } }];
+    const closed = { path: "/closed", plugins: [{ name: "key_auth", config: { key: "k" } }] };
+    const own = createGateway({ config: { services: [{ name: "s", base_path: "/s", upstreams: [{ host: "127.0.0.1", port: 9 }], routes: [{ path: "/open", plugins }, closed] }] } });
+    const headersOf = async (url: string, headers = {}) => (await own.explain({ method: "GET", url, headers })).upstreamHeaders;
+    const sent = (await headersOf("/s/open", { Connection: "x-hop", "X-Hop": "1", "X-Own": "2" }))!;
+    const pairs = Object.fromEntries(sent.flatMap((name, i) => (i % 2 === 0 ? [[name.toLowerCase(), sent[i + 1]]] : [])));
+    expect(pairs).toMatchObject({ host: "127.0.0.1:9", "x-own": "2", "x-from": "********", "x-forwarded-for": "127.0.0.1", "x-request-id": "(id of the request)" });
+    expect(Object.keys(pairs)).not.toContain("x-hop");
+    expect(JSON.stringify(sent)).not.toContain("a long secret");
+    expect([await headersOf("/s/closed"), await headersOf("/nowhere")]).toEqual([null, null]);
+  });
+
   it("explain shows where a split sends such a request: by its conditions, and by the side of its caller", async () => {
     const split = [
       { group: "beta", percent: 50, match: { headers: { "X-Beta": "1" } } },
