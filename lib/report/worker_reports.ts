@@ -135,8 +135,8 @@ export class WorkerReports {
     return Array.from(this.#present.values(), ({ thread }) => thread).filter((thread) => thread !== null);
   }
 
-  /** The same by their places. */
+  /** The same, in the order of their places. */
   get threadsByPlace(): readonly (readonly [place: number, figures: ThreadFigures])[] {
-    return Array.from(this.#present).flatMap(([place, { thread }]) => (thread === null ? [] : [[place, thread] as const]));
+    return Array.from(this.#present).flatMap(([place, { thread }]) => (thread === null ? [] : [[place, thread] as const])).sort(([a], [b]) => a - b);
   }
 }

@@ -30,11 +30,11 @@ describe("GET /gateway/process", () => {
     }
   });
 
-  it("has those of each worker by its place", async () => {
+  it("has those of each worker by its place, in the order of the places", async () => {
     const threads = threadsOf(2);
     const gatewayAt = (place: number) => new Gateway({ config: oneService(9), clock: manualClock(), modules: withAllParts() }, threads(place));
-    const [main, worker] = [gatewayAt(-1), gatewayAt(1)];
-    onTestFinished(async () => void (await worker.close(0)));
+    const [main, first, worker] = [gatewayAt(-1), gatewayAt(0), gatewayAt(1)];
+    for (const each of [first, worker]) onTestFinished(async () => void (await each.close(0)));
     const { reports, runtime } = Gateway.partsOf(worker);
     runtime.connections!.take("192.0.2.1", 0, 0);
     runtime.inFlight!.take(0, 2);
@@ -43,6 +43,8 @@ describe("GET /gateway/process", () => {
     const found = await read("/gateway/process");
     expect(found).toMatchObject({ connections: 1, in_flight: 2, threads: [{ worker: 1, connections: 1, in_flight: 2, lag_ms: LAG }] });
     expect(found.threads).toHaveLength(1);
+    Gateway.partsOf(main).reports!.add(0, structuredClone(Gateway.partsOf(first).reports!.take("all")));
+    expect((await read("/gateway/process")).threads).toMatchObject([{ worker: 0, connections: 0, in_flight: 0 }, { worker: 1, connections: 1, in_flight: 2 }]);
   });
 });
 

@@ -134,6 +134,35 @@ describe("completion and help", () => {
     await until(page, `document.querySelector("[role=listbox]").checkVisibility() === false`);
   });
 
+  it("choose of what is suggested for the text of this moment, however quickly it was typed, and keep what has been chosen", async () => {
+    const { page, field, standIn } = await openEditor(browser, TEXT, { schema: SCHEMA });
+    // In one turn of the page, so that nothing has read the text between.
+    const quickly = (...acts: readonly string[]) => page.evaluate(`(() => {
+      const field = document.querySelector("textarea");
+      const type = (text) => document.execCommand("insertText", false, text);
+      const press = (key, more) => field.dispatchEvent(new KeyboardEvent("keydown", { key, cancelable: true, ...more }));
+      ${acts.join(";\n")};
+    })()`);
+    await caretBehind(page, '"name": "shop",');
+    await quickly('press("Enter")', 'press(" ", { ctrlKey: true })', 'press("ArrowDown")');
+    // The text that Enter has changed is read, and checked, a little later.
+    await expect.poll(() => standIn.validated.length).toBe(2);
+    expect(await page.locator("[role=option][aria-selected=true]").innerText()).toBe("routes Its routes.");
+    await page.keyboard.press("Escape");
+    for (const act of ['press("Tab")', 'press("Enter")', 'document.querySelector("[role=option]:last-child").dispatchEvent(new PointerEvent("pointerdown"))']) {
+      await page.keyboard.type('"o');
+      await page.getByRole("option", { name: /^preserve_host/ }).waitFor();
+      await quickly('type("u")', act);
+      expect(await field.inputValue()).toContain('"shop",\n      "routes": []\n');
+      for (let i = 0; i < 12 && !(await field.inputValue()).includes('"shop",\n      \n'); i++) await page.keyboard.press("Control+z");
+    }
+    await page.keyboard.type('"o');
+    await page.getByRole("option", { name: /^preserve_host/ }).waitFor();
+    // Nothing is suggested for this text.
+    await quickly('type("x")', 'press("Enter")');
+    expect(await field.inputValue()).toContain('"shop",\n      "ox\n');
+  });
+
   it("explains the field at the caret and below the pointer", async () => {
     const { page } = await openEditor(browser, TEXT, { schema: SCHEMA });
     await caretBehind(page, '"proto');

@@ -6,15 +6,20 @@ import { el, replace } from "./dom.ts";
 import { LINE_PX, type EditorView } from "./editor_view.ts";
 
 const ID = "editor-suggestions";
+/** Those that are for the list while it is open. */
+const KEYS = ["Escape", "Enter", "Tab", "ArrowDown", "ArrowUp"];
 
 export class CompletionList {
   readonly node = el("ul", { class: "editor__suggestions", role: "listbox", id: ID, "aria-label": "Suggestions", hidden: true });
   readonly #view: () => EditorView;
+  readonly #catchUp: () => void;
   #completion: Completion | null = null;
   #chosen = 0;
 
-  constructor(view: () => EditorView) {
+  /** `catchUp` shows what is suggested for the text and the caret of this moment: a text is read a little later than it is typed. */
+  constructor(view: () => EditorView, catchUp: () => void) {
     this.#view = view;
+    this.#catchUp = catchUp;
   }
 
   get isOpen(): boolean {
@@ -22,12 +27,14 @@ export class CompletionList {
   }
 
   show(completion: Completion | null): void {
+    // The same text may be read twice: what has been chosen stays.
+    if (JSON.stringify(completion) === JSON.stringify(this.#completion)) return;
     this.#completion = completion;
     this.node.hidden = completion === null;
     const { field } = this.#view();
     if (completion === null) return field.removeAttribute("aria-activedescendant");
     replace(this.node, ...completion.suggestions.map(({ label, detail }, i) => {
-      const onpointerdown = (event: Event) => (event.preventDefault(), this.#accept(i));
+      const onpointerdown = (event: Event) => (event.preventDefault(), this.#acceptLabel(label));
       return el("li", { role: "option", id: `${ID}-${i}`, onpointerdown }, el("span", { class: "mono" }, label), el("span", { class: "muted" }, ` ${detail}`));
     }));
     this.#choose(0);
@@ -39,13 +46,13 @@ export class CompletionList {
 
   /** Whether the key was for the list. */
   onKey({ key, ctrlKey, altKey, metaKey, shiftKey }: KeyboardEvent): boolean {
+    if (!this.isOpen || !KEYS.includes(key) || ctrlKey || altKey || metaKey || shiftKey) return false;
+    this.#catchUp();
     const count = this.#completion?.suggestions.length ?? 0;
-    if (count === 0 || ctrlKey || altKey || metaKey || shiftKey) return false;
+    if (count === 0) return false;
     if (key === "Escape") this.show(null);
     else if (key === "Enter" || key === "Tab") this.#accept(this.#chosen);
-    else if (key === "ArrowDown") this.#choose((this.#chosen + 1) % count);
-    else if (key === "ArrowUp") this.#choose((this.#chosen - 1 + count) % count);
-    else return false;
+    else this.#choose((this.#chosen + (key === "ArrowDown" ? 1 : count - 1)) % count);
     return true;
   }
 
@@ -54,6 +61,12 @@ export class CompletionList {
     for (const [i, option] of [...this.node.children].entries()) option.setAttribute("aria-selected", String(i === index));
     this.#view().field.setAttribute("aria-activedescendant", `${ID}-${index}`);
     this.node.children[index]!.scrollIntoView({ block: "nearest" });
+  }
+
+  #acceptLabel(wanted: string): void {
+    this.#catchUp();
+    const index = this.#completion?.suggestions.findIndex(({ label }) => label === wanted) ?? -1;
+    if (index >= 0) this.#accept(index);
   }
 
   #accept(index: number): void {

@@ -33,7 +33,7 @@ const READ_MS = 60;
 export class Editor {
   readonly node: HTMLElement;
   readonly #options: EditorOptions;
-  readonly #list = new CompletionList(() => this.#view);
+  readonly #list = new CompletionList(() => this.#view, () => (this.#outline.text === this.text ? this.#selectionChanged() : this.#read()));
   readonly #view = new EditorView({ ...ATTRIBUTES, "aria-controls": this.#list.node.id }, this.#list.node);
   readonly #find = new FindBar(this.#view, () => this.#mark());
   readonly #state = el("p", { role: "status" });
@@ -108,6 +108,7 @@ export class Editor {
   }
 
   #read(): void {
+    this.#cancelReading();
     const began = performance.now();
     this.#outline = outlineOf(this.text);
     this.#costMs = performance.now() - began;
