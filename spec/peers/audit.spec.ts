@@ -182,7 +182,7 @@ describe("a run under strace", () => {
     // The trace has what it should: a check of an empty list proves nothing.
     expect(seen.opened.map(({ path }) => path)).toEqual(expect.arrayContaining([set.file, set.log, join(root, modules[0]!.path)]));
     expect(seen.connected).toEqual(expect.arrayContaining(ports(dials.filter(({ why }) => why === "upstream"))));
-  }, 60_000);
+  });
 });
 
 it.each(Object.entries(NODES))("a proxy that the environment names is not used, on Node %s", async (_release, node) => {

@@ -77,7 +77,7 @@ async function answers(port: number): Promise<string[]> {
 }
 
 describe("a build", () => {
-  it.each(configurations)("of %s answers as the whole program does, and opens only what AUDIT.md lists", { timeout: 60_000 }, async (_name, text) => {
+  it.each(configurations)("of %s answers as the whole program does, and opens only what AUDIT.md lists", async (_name, text) => {
     const set = given(text);
     const folder = join(emptyFolder(), "build");
     const { status, stderr } = run(PROGRAM, ["build", "--config", set.file, "--output", folder], set.environment);
@@ -96,7 +96,7 @@ describe("a build", () => {
     expect(run(main, ["verify", folder], set.environment).status).toBe(0);
   });
 
-  it("can be made from the installed package, without a network", { timeout: 60_000 }, () => {
+  it("can be made from the installed package, without a network", () => {
     const [folder, output] = [emptyFolder(), join(emptyFolder(), "build")];
     const environment = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.toLowerCase().startsWith("npm_")));
     const npm = (cwd: string, ...words: string[]) => spawnSync("npm", words, { cwd, env: environment, encoding: "utf8" });

@@ -36,12 +36,12 @@ async function admitted(ports: readonly number[], service: string): Promise<Reco
 }
 
 describe.each(["hourly", "monthly"])("limits_by_group (%s) admit exactly N requests of each caller", (service) => {
-  it.each(RELEASES)("over the workers of Node %i", { timeout: 120_000 }, async (release) => {
+  it.each(RELEASES)("over the workers of Node %i", async (release) => {
     const { port } = await withWorkers(await configOf(), { release, workers: 3 });
     expect(await admitted([port], service)).toEqual(EXPECTED);
   });
 
-  it("over two gateways that count in Redis, of which one has workers", { timeout: 120_000 }, async () => {
+  it("over two gateways that count in Redis, of which one has workers", async () => {
     const server = await redis();
     const config = await configOf({ store: "redis", url: `redis://127.0.0.1:${server.port}`, timeout_ms: 5_000, on_error: "deny" });
     const [one, other] = [await startBuilt(config), await withWorkers(config, { workers: 2 })];

@@ -8,7 +8,7 @@ import type { ConfigInput } from "../../lib/config/model.ts";
 import { faultsOf, launch, visit, soon, type Browser } from "./browser.ts";
 import { COMMON_NAME_ONLY } from "../support/more_certs.ts";
 import { CREDENTIALS, emptyFolder, startBuilt } from "./built.ts";
-import { heading, openLogin, openOverview, replaced, signIn, until, upstream } from "./manager_pages.ts";
+import { endSession, heading, openLogin, openOverview, replaced, signIn, until, upstream } from "./manager_pages.ts";
 
 let browser: Browser;
 beforeAll(async () => {
@@ -94,8 +94,7 @@ describe("the login page", () => {
     await signIn(page);
     await heading(page, "Plugins");
     expect(await page.context().cookies()).toEqual([expect.objectContaining({ name: "token", httpOnly: true, secure: true })]);
-    await page.context().clearCookies();
-    await page.getByRole("link", { name: "Configuration" }).click();
+    await endSession(page, () => page.getByRole("link", { name: "Configuration" }).click());
     await page.getByText("Your session has ended. Sign in to continue.").waitFor();
     await signIn(page);
     await heading(page, "Configuration");
@@ -139,11 +138,12 @@ describe("the overview", () => {
     await stop();
     const upstreams = page.getByRole("link", { name: /till-2/ });
     await upstreams.filter({ hasText: "Healthy" }).first().waitFor();
+    let questions = 0;
+    page.on("request", (request) => void (new URL(request.url()).pathname === "/api/gateway/now" && questions++));
     await two.end();
-    const killedAt = Date.now();
     await upstreams.filter({ hasText: /Unhealthy|Down/ }).first().waitFor();
-    // The check's interval with its jitter, the check, and a turn of the stream, which comes each second.
-    expect(Date.now() - killedAt).toBeLessThan(CHECK_MS * 1.5 + 400 + 1_000 + 2_000);
+    // The page asks each second, and an interval with its jitter, and the check, take as long as one of them: on a slow machine both take longer.
+    expect(questions).toBeLessThan(5);
     await upstream(two.port);
     await upstreams.filter({ hasText: "Healthy" }).first().waitFor();
     expect(errors).toEqual([]);
@@ -214,12 +214,15 @@ describe("the pages of services, routes, upstreams and plugins", () => {
     await page.getByRole("link", { name: "list", exact: true }).click();
     await heading(page, "Route list");
     await page.locator(".stage--plugin").first().waitFor();
-    const text = await page.locator("main").innerText();
     const order = ["/shop/items", "cors", "request_size_limit", "key_auth", "rate_limit", "round_robin", "till-1", "till-2"];
-    const places = order.map((each) => text.indexOf(each, text.indexOf("Path of a request")));
-    expect(places.every((place) => place >= 0)).toBe(true);
-    expect([...places].sort((a, b) => a - b)).toEqual(places);
-    expect(text).not.toContain("under-the-mat");
+    const text = () => page.locator("main").innerText();
+    const found = async () => {
+      const shown = await text();
+      const places = order.map((each) => shown.indexOf(each, shown.indexOf("Path of a request")));
+      return order.filter((_each, i) => places[i]! >= 0).sort((a, b) => places[order.indexOf(a)]! - places[order.indexOf(b)]!);
+    };
+    await soon(found).toEqual(order);
+    expect(await text()).not.toContain("under-the-mat");
     await page.getByRole("link", { name: "Services" }).click();
     await page.getByRole("link", { name: "<script>alert(1)</script>" }).click();
     await heading(page, /<script>alert\(1\)<\/script>/);
@@ -238,8 +241,7 @@ describe("the page Try it", () => {
     await page.getByLabel(/Path/).fill("/shop/items/7?x=1");
     await page.getByRole("button", { name: "Explain" }).click();
     await page.getByText("Handled by").waitFor();
-    const text = await page.locator("main").innerText();
-    for (const each of ["/shop/items/{id}", "/items/7?x=1", "id = 7", "cors", "till-2"]) expect(text).toContain(each);
+    for (const each of ["/shop/items/{id}", "/items/7?x=1", "id = 7", "cors", "till-2"]) await soon(() => page.locator("main").innerText()).toContain(each);
     await page.getByLabel(/Path/).fill("/nowhere");
     await page.getByRole("button", { name: "Explain" }).click();
     await page.getByText(/404/).first().waitFor();
@@ -342,7 +344,7 @@ describe("every page", () => {
     expect(await asked("/tests_page.js")()).toBe(false);
     await page.getByRole("link", { name: "Tests", exact: true }).first().click();
     await heading(page, "Tests");
-    expect(await asked("/tests_page.js")()).toBe(true);
+    await soon(asked("/tests_page.js")).toBe(true);
     // Of a second visit only the page itself is asked about.
     await page.goto(`${managerUrl}?again`);
     await heading(page, "Overview");

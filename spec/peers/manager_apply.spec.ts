@@ -158,8 +158,9 @@ describe("by keyboard alone", () => {
     await page.getByLabel("Name").focus();
     for (const key of ["k", "e", "y", "Tab", "/", "k", "e", "y", "Enter"]) await page.keyboard.press(key);
     await heading(page, "Apply");
-    await page.getByRole("button", { name: "Apply", exact: true }).focus();
-    await page.keyboard.press("Enter");
+    // By then the page moves nothing any more.
+    await shows(page, "Routes added: 1");
+    await page.getByRole("button", { name: "Apply", exact: true }).press("Enter");
     await shows(page, "In force by the one process.");
     expect(contentOf(opened)).toBe(withRoute(text, "key"));
     await until(page, "document.activeElement !== null");

@@ -40,8 +40,7 @@ describe("a gateway's name", () => {
     const { page } = await openOverview(browser, shop([(await upstream()).port]));
     const zone = await page.evaluate<string>("Intl.DateTimeFormat().resolvedOptions().timeZone");
     await page.getByText(new RegExp(`^Times: .*${zone.split("/").at(-1)}`)).waitFor();
-    await until(page, 'document.querySelector("main time[title]") !== null');
-    expect(await page.evaluate<string>('document.querySelector("main time[title]").title')).toMatch(/:\d\d (?:[A-Z]{2,5}|GMT[+-]\S+)$/);
+    await soon(() => page.evaluate<string>('document.querySelector("main time[title]")?.title ?? ""')).toMatch(/:\d\d (?:[A-Z]{2,5}|GMT[+-]\S+)$/);
   });
 });
 
@@ -86,7 +85,7 @@ describe("the address of a page", () => {
     await heading(page, "Route item");
     await page.goBack();
     await names().toEqual(["list", "item"]);
-    expect(await page.getByRole("searchbox").inputValue()).toBe("i");
+    await soon(() => page.getByRole("searchbox").inputValue()).toBe("i");
     await page.reload();
     await names().toEqual(["list", "item"]);
     const other = await page.context().newPage();
@@ -108,7 +107,7 @@ describe("a session", () => {
     const ofSession = () => asked.filter((path) => path === "/api/gateway/session").length;
     // Half of it has passed.
     await page.evaluate("(() => { const now = Date.now; Date.now = () => now() + 1_800_000; })()");
-    await expect.poll(() => asked.filter((path) => path === "/api/gateway/now").length, { timeout: 10_000 }).toBeGreaterThan(2);
+    await expect.poll(() => asked.filter((path) => path === "/api/gateway/now").length).toBeGreaterThan(2);
     expect(ofSession()).toBe(0);
     await page.keyboard.press("Tab");
     await soon(async () => ofSession()).toBe(1);

@@ -44,7 +44,7 @@ describe("the history of figures", () => {
       await chart.getByText(/peak [\d.]+\/s in 1 min\.$/).waitFor();
     }
     expect(errors).toEqual([]);
-  }, 90_000);
+  });
 });
 
 /** Sent as bytes: fetch would encode the path. */
@@ -66,7 +66,7 @@ describe("the tail", () => {
     await expect.poll(async () => {
       await raw(url, "/shop/open?key=hush", "spec");
       return rows();
-    }, { timeout: 20_000 }).toBeGreaterThan(0);
+    }).toBeGreaterThan(0);
     await raw(url, "/shop/more/<img/src=x/onerror=window.broken=1>", "<img src=x onerror=window.broken=1>");
     await page.getByText("/shop/more/<img/src=x/onerror=window.broken=1>").first().waitFor();
     expect(await page.evaluate("[window.broken === undefined, document.querySelectorAll('main img').length, document.body.innerText.includes('hush')]")).toEqual([true, 0, false]);
@@ -77,7 +77,7 @@ describe("the tail", () => {
       await raw(url, "/shop/more", "spec");
       await raw(url, "/shop/open", "spec");
       return rows();
-    }, { timeout: 20_000 }).toBeGreaterThan(0);
+    }).toBeGreaterThan(0);
     expect(await page.locator("main td .mono").allInnerTexts().then((paths) => [...new Set(paths)])).toEqual(["/shop/open"]);
     await page.getByRole("button", { name: "Pause" }).click();
     await page.getByText("Paused.").waitFor();
@@ -91,7 +91,7 @@ describe("the tail", () => {
     await page.getByRole("link", { name: "Tail" }).nth(1).click();
     await until(page, 'document.querySelector("#tail-route")?.value === "open" && document.querySelector("#tail-service").value === "shop"');
     expect(errors).toEqual([]);
-  }, 90_000);
+  });
 });
 
 describe("live figures", () => {
@@ -115,5 +115,5 @@ describe("live figures", () => {
     expect(await allFaultsOf(page)).toEqual([]);
     expect((await page.content()).includes("under-the-mat")).toBe(false);
     expect(errors).toEqual([]);
-  }, 60_000);
+  });
 });

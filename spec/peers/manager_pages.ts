@@ -64,13 +64,26 @@ export async function signIn(page: Page, password = CREDENTIALS.password): Promi
   await page.getByLabel("Password", { exact: true }).press("Enter");
 }
 
+/**
+ * Ends the session and then acts: what the act asks for finds it ended. A visible page asks each second and might find that before, so until then
+ * it takes itself for hidden.
+ */
+export async function endSession(page: Page, act: () => Promise<void>): Promise<void> {
+  const turned = 'document.dispatchEvent(new Event("visibilitychange"))';
+  await page.evaluate(`(Object.defineProperty(document, "hidden", { value: true, configurable: true }), ${turned})`);
+  await page.context().clearCookies();
+  await act();
+  await heading(page, "Sign in");
+  await page.evaluate(`(delete document.hidden, ${turned})`);
+}
+
 export function heading(page: Page, text: string | RegExp): Promise<void> {
   return page.getByRole("heading", { name: text }).first().waitFor();
 }
 
 /** Resolves once `expression` is true in the page. Asked from outside: the page's policy forbids what playwright's own waiting would do. */
 export async function until(page: Page, expression: string): Promise<void> {
-  await expect.poll(() => page.evaluate(expression), { timeout: 20_000, interval: 50 }).toBe(true);
+  await expect.poll(() => page.evaluate(expression), { interval: 50 }).toBe(true);
 }
 
 /** Resolves once the page is laid out for a window of this width: it learns of it later than the browser that is told, and its tables a frame later. */

@@ -29,7 +29,7 @@ const HIDDEN = {
 async function tab(beside: Page, url: string, options: { readonly hidden: boolean }): Promise<{ readonly page: Page; readonly asked: string[] }> {
   const page = await beside.context().newPage();
   onTestFinished(() => page.close());
-  page.setDefaultTimeout(15_000);
+  page.setDefaultTimeout(30_000);
   if (options.hidden) await page.addInitScript(HIDDEN);
   const asked: string[] = [];
   page.on("request", (request) => asked.push(new URL(request.url()).pathname));
@@ -46,7 +46,7 @@ describe("seven tabs", () => {
     const hidden = [];
     for (let i = 0; i < 7; i++) hidden.push(await tab(page, managerUrl!, { hidden: true }));
     await fetch(`${url}/shop/items/1`);
-    await expect.poll(() => firstFigure(page), { timeout: 10_000 }).not.toBe("0/s");
+    await expect.poll(() => firstFigure(page)).not.toBe("0/s");
     await page.reload();
     await heading(page, "Overview");
     await page.getByText("Live", { exact: true }).waitFor({ state: "attached" });
@@ -64,7 +64,7 @@ describe("seven tabs", () => {
     for (const { page: each } of tabs) await heading(each, "Overview");
     await fetch(`${url}/shop/items/1`);
     for (const { page: each, asked } of tabs) {
-      await expect.poll(() => firstFigure(each), { timeout: 15_000 }).not.toMatch(/^0\/s|–/);
+      await expect.poll(() => firstFigure(each)).not.toMatch(/^0\/s|–/);
       expect(asked).not.toContain("/api/gateway/events");
     }
   });
@@ -133,16 +133,17 @@ describe("Back", () => {
     await page.goBack();
     await heading(page, "Try it");
     const entered = () => Promise.all(fields.map(async ([label]) => [label, await page.getByLabel(label).inputValue()]));
-    expect(await entered()).toEqual(fields);
+    await soon(entered).toEqual(fields);
     await page.context().clearCookies();
     await page.getByText("Your session has ended. Sign in to continue.").waitFor();
     await signIn(page);
     await heading(page, "Try it");
-    expect(await entered()).toEqual(fields);
+    await soon(entered).toEqual(fields);
     await page.getByRole("button", { name: "Sign out" }).click();
     await signIn(page);
     await page.goto(`${managerUrl}#/try`);
-    expect(await page.getByLabel("Headers").inputValue()).toBe("");
+    await heading(page, "Try it");
+    await soon(() => page.getByLabel("Headers").inputValue()).toBe("");
   });
 });
 

@@ -6,8 +6,8 @@ import http from "node:http";
 import type { AddressInfo } from "node:net";
 import { dirname, join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
-import { launch, type Browser, type Page } from "./browser.ts";
-import { allFaultsOf, heading, openLogin, openOverview, signIn, upstream } from "./manager_pages.ts";
+import { launch, soon, type Browser, type Page } from "./browser.ts";
+import { allFaultsOf, endSession, heading, openLogin, openOverview, signIn, upstream } from "./manager_pages.ts";
 import { apply, draftRoute, goTo, openWriting, shows, textOf, written, type OpenWriting } from "./manager_writing.ts";
 
 let browser: Browser;
@@ -163,9 +163,7 @@ describe("a session that ends before Apply", () => {
     const { page, text } = opened;
     await draftRoute(page, "kept");
     await shows(page, "Routes added: 1");
-    await page.context().clearCookies();
-    await apply(page);
-    await heading(page, "Sign in");
+    await endSession(page, () => apply(page));
     await signIn(page);
     await heading(page, "Apply");
     await shows(page, "Routes added: 1");
@@ -179,9 +177,7 @@ describe("a session that ends before Apply", () => {
     const opened = await openWriting(browser, VIEWER);
     const { page } = opened;
     await draftRoute(page, "not-for-eve");
-    await page.context().clearCookies();
-    await apply(page);
-    await heading(page, "Sign in");
+    await endSession(page, () => apply(page));
     await page.getByLabel("Name").fill(VIEWER.ADMIN_VIEWER_USER);
     await page.getByLabel("Password", { exact: true }).fill(VIEWER.ADMIN_VIEWER_PASSWORD);
     await page.getByLabel("Password", { exact: true }).press("Enter");
@@ -211,7 +207,7 @@ describe("a file that cannot be replaced", () => {
     await draftRoute(page, "new");
     await apply(page);
     await shows(page, "Not applied. Your draft is kept.");
-    expect(await textOf(page)).toMatch(reason);
+    await soon(() => textOf(page)).toMatch(reason);
     await page.getByRole("button", { name: "Download the draft" }).waitFor();
     expect(contentOf(opened)).toBe(text);
     expect(await allFaultsOf(page)).toEqual([]);

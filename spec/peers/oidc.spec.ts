@@ -8,6 +8,7 @@ import { pathToFileURL } from "node:url";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { headerValue } from "../../lib/http/headers.ts";
 import { backend, oneService } from "../support/gateway.ts";
+import { freePort } from "../support/origin.ts";
 import { ask } from "../support/raw_client.ts";
 import { launch, visit, soon, type Browser, type Page } from "./browser.ts";
 import { startBuilt } from "./built.ts";
@@ -82,16 +83,6 @@ async function provider(gatewayPort: number, settings: { port?: number; accessTt
   return { issuer, port, counted, close };
 }
 
-/** A port for the provider that nobody has; the gateway is started first. */
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, "close");
-  return port;
-}
-
 const PAGES: Readonly<Record<string, string>> = {
   "/form": '<title>Form</title><form method="post" action="/a/save"><input name="text"><button>Save</button></form>',
 };
@@ -102,6 +93,7 @@ async function started({ isProviderUp = true, accessTtlS = 600, ...config }: { i
     const path = request.url!.split("?")[0]!;
     response.writeHead(200, { "Content-Type": "text/html" }).end(PAGES[path] ?? `<title>${request.method} ${request.url}</title>of ${String(request.headers["x-user"])} ${String(request.headers["x-email"])} ${String(request.headers["x-groups"])}`);
   });
+  // Of the provider; the gateway is started first.
   const port = await freePort();
   const settings = {
     issuer: `http://localhost:${port}`,
@@ -131,7 +123,7 @@ async function logIn(page: Page, url: string): Promise<void> {
   await buttonOf(page).click();
 }
 
-const titleOf = (page: Page) => expect.poll(() => page.title(), { timeout: 15_000 });
+const titleOf = (page: Page) => expect.poll(() => page.title());
 
 describe("a person with a browser", () => {
   it("a person with a browser logs in, returns to the page that was asked for, and logs out at the provider, too", async () => {
@@ -201,7 +193,7 @@ describe("a person with a browser", () => {
     await logIn(page, `${url}/a/x`);
     await titleOf(page).toBe("GET /x");
     const all = () => page.evaluate<number[]>(`Promise.all(Array.from({ length: 10 }, () => fetch("/a/data").then((answer) => answer.status)))`);
-    await expect.poll(async () => ({ statuses: await all(), refreshed: provider!.counted.refreshes > 1 }), { timeout: 25_000, interval: 500 }).toEqual({ statuses: Array.from({ length: 10 }, () => 200), refreshed: true });
+    await expect.poll(async () => ({ statuses: await all(), refreshed: provider!.counted.refreshes > 1 }), { interval: 500 }).toEqual({ statuses: Array.from({ length: 10 }, () => 200), refreshed: true });
     expect(provider!.counted).toMatchObject({ logins: 1, refused: 0 });
   });
 
@@ -211,7 +203,7 @@ describe("a person with a browser", () => {
     await page.goto(`${url}/a/x`);
     await titleOf(page).toBe("The authorization of the request could not be checked");
     await up();
-    await expect.poll(async () => (await page.goto(`${url}/a/x`), page.title()), { timeout: 15_000, interval: 500 }).toBe("Provider");
+    await expect.poll(async () => (await page.goto(`${url}/a/x`), page.title()), { interval: 500 }).toBe("Provider");
     await buttonOf(page).click();
     await titleOf(page).toBe("GET /x");
   });

@@ -20,7 +20,7 @@ async function npm(folder: string, ...args: string[]): Promise<string> {
 }
 
 describe("a clone", () => {
-  it("starts by npx edge-gateway without compiling again, also for the first time", { timeout: 60_000 }, async () => {
+  it("starts by npx edge-gateway without compiling again, also for the first time", async () => {
     await npm(root, "run", "build");
     const builtAt = statSync(PROGRAM).mtimeMs;
     const stdout = await npm(root, "exec", "--offline", "--cache", emptyFolder(), "--", "edge-gateway", "--version");

@@ -118,11 +118,11 @@ export async function proxy(to: number): Promise<Proxy> {
   return state;
 }
 
-/** Resolves when `holds()` is true; rejects after ten seconds. */
+/** Resolves when `holds()` is true; rejects after half a minute. */
 export async function until(holds: () => boolean | Promise<boolean>, state: () => string = () => String(holds)): Promise<void> {
-  const deadline = performance.now() + 10_000;
+  const deadline = performance.now() + 30_000;
   while (!(await holds())) {
-    if (performance.now() > deadline) throw new Error(`waited ten seconds: ${state()}`);
+    if (performance.now() > deadline) throw new Error(`waited half a minute: ${state()}`);
     await new Promise((resolve) => setTimeout(resolve, 5));
   }
 }

@@ -108,7 +108,7 @@ describe("a release", () => {
     for (const name of names) expect({ name, sum: sha256(released(bob, name)) }).toEqual({ name, sum: sha256(released(ada, name)) });
   });
 
-  it("has the tarball that npm pack makes in a clean clone, whatever the umask", { timeout: 60_000 }, () => {
+  it("has the tarball that npm pack makes in a clean clone, whatever the umask", () => {
     const clean = at("clean");
     clone(clean, BOB);
     rmSync(join(BOB.environment.HOME!, ".npmrc"));
@@ -116,7 +116,7 @@ describe("a release", () => {
     expect(sha256(readFileSync(join(clean, TARBALL)))).toBe(sha256(released(ada, TARBALL)));
   });
 
-  it("has the time of the commit without SOURCE_DATE_EPOCH, the same tarball, and says that it is not signed and how to sign it", { timeout: 60_000 }, () => {
+  it("has the time of the commit without SOURCE_DATE_EPOCH, the same tarball, and says that it is not signed and how to sign it", () => {
     const before = sha256(released(ada, TARBALL));
     const unsigned = at("unsigned");
     clone(unsigned, ADA);
@@ -146,7 +146,7 @@ describe("a release", () => {
     ["with packages that package-lock.json does not name", otherPackages, {}, "node_modules/typescript is not what package-lock.json names: run npm ci"],
     ["with a key that is missing", () => {}, { RELEASE_KEY: "/nowhere/private.pem" }, "ENOENT: no such file or directory, open '/nowhere/private.pem'"],
     ["with a public key", () => {}, { RELEASE_KEY: join(ada, "public.pem") }, "public.pem (RELEASE_KEY) has a public key; signing needs the private key"],
-  ] as const)("is refused %s, and leaves the last one as it was", { timeout: 60_000 }, (what, prepare, environment, message) => {
+  ] as const)("is refused %s, and leaves the last one as it was", (what, prepare, environment, message) => {
     const folder = at("refused", what);
     clone(folder, ADA);
     mkdirSync(join(folder, "release"));
@@ -285,7 +285,7 @@ describe("the tarball", () => {
     expect(packaged().filter((path) => /\.(map|png)$/.test(path))).toEqual([]);
   });
 
-  it("has sources that compile to exactly its program files and pages", { timeout: 60_000 }, () => {
+  it("has sources that compile to exactly its program files and pages", () => {
     const folder = emptyFolder();
     cpSync(packageFolder, folder, { recursive: true });
     rmSync(join(folder, "dist"), { recursive: true });
@@ -313,7 +313,7 @@ describe("the tarball", () => {
     expect(packaged().filter((path) => /notes of bob|left_over/.test(path))).toEqual([]);
   });
 
-  it("has the declarations that its exports need and no others: embedders compile with them, and each is imported", { timeout: 60_000 }, () => {
+  it("has the declarations that its exports need and no others: embedders compile with them, and each is imported", () => {
     const folder = emptyFolder();
     mkdirSync(join(folder, "node_modules/@types"), { recursive: true });
     symlinkSync(packageFolder, join(folder, "node_modules/edge-gateway"));

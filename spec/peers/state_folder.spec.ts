@@ -50,7 +50,7 @@ describe("STATE_DIR", () => {
       /ENOSPC/,
     ],
     ["read-only", (disk) => expect(runs("mount", "-o", "remount,ro", disk)).toBe(true), (disk) => expect(runs("mount", "-o", "remount,rw", disk)).toBe(true), /EROFS/],
-  ])("on a disk that becomes %s: the good file stays, quotas hold in memory, and all is written once it can be", { timeout: 60_000 }, async ([, spoil, mend, reason], context) => {
+  ])("on a disk that becomes %s: the good file stays, quotas hold in memory, and all is written once it can be", async ([, spoil, mend, reason], context) => {
     const disk = smallDisk(context);
     const folder = join(disk, "state");
     mkdirSync(folder);
@@ -71,7 +71,7 @@ describe("STATE_DIR", () => {
     expect((await ended).code).toBe(0);
   });
 
-  it("on a disk that is read-only at the start is refused with exit code 2 and the reason", { timeout: 60_000 }, async (context) => {
+  it("on a disk that is read-only at the start is refused with exit code 2 and the reason", async (context) => {
     const disk = smallDisk(context);
     expect(runs("mount", "-o", "remount,ro", disk)).toBe(true);
     const start = (STATE_DIR: string) => program(["--config", fileWith(oneService(9)), "--http-port", "0"], { environment: { STATE_DIR } }).ended;
@@ -79,7 +79,7 @@ describe("STATE_DIR", () => {
     expect(await start(join(disk, "below"))).toMatchObject({ code: 2, stderr: expect.stringMatching(/STATE_DIR .*cannot be made: /) as string });
   });
 
-  it("of a process in another pid namespace, as containers have them, is refused to a second one", { timeout: 60_000 }, async ({ skip }) => {
+  it("of a process in another pid namespace, as containers have them, is refused to a second one", async ({ skip }) => {
     if (!runs("unshare", "--pid", "--fork", "true")) skip("the system allows no namespace");
     const [config, folder] = [await quota(), emptyFolder()];
     const first = await runningProgram(config, [], { STATE_DIR: folder });

@@ -7,7 +7,9 @@ export default defineConfig({
   test: {
     include: ["spec/peers/*.spec.ts"],
     pool: "forks",
-    testTimeout: 30_000,
-    hookTimeout: 30_000,
+    // Nothing is proved by these: whatever is waited for is there long before, also where the machine is slow.
+    testTimeout: 120_000,
+    hookTimeout: 120_000,
+    expect: { poll: { timeout: 30_000 } },
   },
 });

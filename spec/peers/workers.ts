@@ -102,7 +102,7 @@ export const workerOf = ({ headers }: Answered) => Number(headers["x-worker"]);
 
 /** Connects until the connection is with a worker that fits; the other connections are closed. */
 export async function clientOn(port: number, fits: (worker: number) => boolean): Promise<KeptClient> {
-  const deadline = performance.now() + 10_000;
+  const deadline = performance.now() + 30_000;
   for (;;) {
     const client = await keptClient(port);
     const worker = await client.ask("/a/which", { "X-Tenant": `scout ${scouts++}` }).then(workerOf, () => NaN);
@@ -111,7 +111,7 @@ export async function clientOn(port: number, fits: (worker: number) => boolean):
       return client;
     }
     client.close();
-    if (performance.now() > deadline) throw new Error("no connection reached the worker within ten seconds");
+    if (performance.now() > deadline) throw new Error("no connection reached the worker within half a minute");
     await new Promise((resolve) => setTimeout(resolve, 1));
   }
 }

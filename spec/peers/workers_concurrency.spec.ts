@@ -31,7 +31,7 @@ async function holding(release: Release) {
 }
 
 describe.each(RELEASES)("concurrency over the workers of Node %i", (release) => {
-  it("admits exactly N requests at a time of clients that send at once to two workers", { timeout: 120_000 }, async () => {
+  it("admits exactly N requests at a time of clients that send at once to two workers", async () => {
     const { port, held, on, hold, answer } = await holding(release);
     const [first, second] = await workersOn(port, 2);
     const clients = await Promise.all([first, second, first, second, first, second, first, second].map((worker) => on(worker!)));
@@ -46,7 +46,7 @@ describe.each(RELEASES)("concurrency over the workers of Node %i", (release) => 
     }
   });
 
-  it("gives back what a worker held that was ended in the middle of its requests", { timeout: 120_000 }, async () => {
+  it("gives back what a worker held that was ended in the middle of its requests", async () => {
     const { port, held, on, hold, status } = await holding(release);
     const [first, second] = await workersOn(port, 2);
     const ended = await Promise.all([on(first!), on(first!), on(first!)]);

@@ -50,7 +50,7 @@ async function kill(port: number, path: string, localAddress: string): Promise<v
 }
 
 describe("a request that ends its worker again and again", () => {
-  it("leaves others served, since one place at a time waits, and its route, plugin and client are named in the log", { timeout: 120_000 }, async () => {
+  it("leaves others served, since one place at a time waits, and its route, plugin and client are named in the log", async () => {
     const { port } = await backend();
     const routes = [{ name: "boom", path: "/boom" }, { name: "rest", path: "/{rest*}" }];
     const config = oneService(port, { plugins: [{ name: "probe" }], routes }, { plugin_modules: [probeModule()] });
@@ -115,7 +115,7 @@ describe("a worker that hangs in a native call", () => {
     return { running, release, lost, other };
   }
 
-  it("is said to hang, does not count as serving, and is replaced; the program ends by its grace while the call lasts", { timeout: 120_000 }, async () => {
+  it("is said to hang, does not count as serving, and is replaced; the program ends by its grace while the call lasts", async () => {
     const { running, other } = await stuck("1");
     const { workers, warnings } = await statusOf(running);
     expect(workers).toEqual({ configured: 2, serving: 1, restarts: 0 });
@@ -131,7 +131,7 @@ describe("a worker that hangs in a native call", () => {
     expect(await running.ended).toMatchObject({ signal: "SIGKILL", stderr: expect.stringContaining("the process is killed, since a call of a plugin") });
   });
 
-  it("ends with its call, and then holds nothing of the program", { timeout: 120_000 }, async () => {
+  it("ends with its call, and then holds nothing of the program", async () => {
     const { running, release, lost, other } = await stuck("30");
     await running.says("a worker serves again");
     release();

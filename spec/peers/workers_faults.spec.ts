@@ -59,7 +59,7 @@ const ready = async ({ adminUrl }: Workers) => (await fetch(`${adminUrl}/readyz`
 const SMALL_HEAPS = { NODE_OPTIONS: "--max-old-space-size=96 --max-semi-space-size=1" };
 
 describe.each(RELEASES)("a worker that fails, on Node %i", (release) => {
-  it("by process.exit, an error without a stack or lack of memory loses its own connections alone, and is logged and replaced", { timeout: 120_000 }, async () => {
+  it("by process.exit, an error without a stack or lack of memory loses its own connections alone, and is logged and replaced", async () => {
     const { running, victim, healthy, load } = await started(release, SMALL_HEAPS);
     const kept = await clientOn(running.port, (worker) => worker === healthy);
     let before = victim;
@@ -124,7 +124,7 @@ describe("a plugin that posts to the main thread", () => {
 });
 
 describe("a worker that hangs", () => {
-  it("is ended and replaced after ten seconds on Node 22 and 24; a program that was stopped for as long goes on with all its workers", { timeout: 120_000 }, async () => {
+  it("is ended and replaced after ten seconds on Node 22 and 24; a program that was stopped for as long goes on with all its workers", async () => {
     const stoppedOne = async () => {
       const { running, victim, healthy } = await started(24);
       const clients = await Promise.all([victim, healthy].map((thread) => clientOn(running.port, (worker) => worker === thread)));

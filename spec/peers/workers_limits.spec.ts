@@ -96,7 +96,7 @@ describe.each(RELEASES)("rate limits over the workers of Node %i", (release) => 
     await kills.stop();
   });
 
-  it("admit exactly N of N over two gateways of two workers each, which share their counts in Redis", { timeout: 120_000 }, async () => {
+  it("admit exactly N of N over two gateways of two workers each, which share their counts in Redis", async () => {
     const server = await redis();
     const counters = { store: "redis", url: `redis://127.0.0.1:${server.port}`, timeout_ms: 5_000, on_error: "deny" };
     const gateways = await started({ release, gateways: 2, workers: 2, counters });

@@ -135,7 +135,7 @@ describe("a reload", () => {
     expect(headers["x-set"]).toBe("2");
   });
 
-  it("waits for a worker that hangs until it is ended after ten seconds, and is taken by all others", { timeout: 40_000 }, async () => {
+  it("waits for a worker that hangs until it is ended after ten seconds, and is taken by all others", async () => {
     const { port } = await backend();
     const plugin_modules = [probeModule()];
     const config = (set: number) => oneService(port, { plugins: [{ name: "probe", config: { set } }] }, { plugin_modules });

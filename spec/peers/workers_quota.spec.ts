@@ -8,7 +8,7 @@ import { RELEASES } from "./nodes.ts";
 import { withWorkers } from "./workers.ts";
 
 describe.each(RELEASES)("quotas over the workers of Node %i", (release) => {
-  it("admits exactly N requests, whichever worker they reach, keeps the counts over kill -9, and loses none at SIGTERM", { timeout: 120_000 }, async () => {
+  it("admits exactly N requests, whichever worker they reach, keeps the counts over kill -9, and loses none at SIGTERM", async () => {
     const [upstream, folder] = [await backend(), emptyFolder()];
     const config = oneService(upstream.port, { plugins: [{ name: "quota", config: { limit: 60, per: "month", limit_by: "all" } }] });
     const start = () => withWorkers(config, { release, workers: 3, environment: { STATE_DIR: folder } });

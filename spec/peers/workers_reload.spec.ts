@@ -38,7 +38,7 @@ function load(port: number, clients: number) {
 }
 
 describe.each(RELEASES)("reloads of two workers on Node %i", (release) => {
-  it("a hundred under load, some refused by one worker: all workers take a configuration or none, at once, and no request is lost", { timeout: 120_000 }, async () => {
+  it("a hundred under load, some refused by one worker: all workers take a configuration or none, at once, and no request is lost", async () => {
     const { port } = await backend();
     const plugin_modules = [probeModule()];
     const config = (set: number, refused_in: number) => oneService(port, { plugins: [{ name: "probe", config: { set, refused_in } }] }, { plugin_modules });

@@ -7,7 +7,7 @@ import { RELEASES } from "./nodes.ts";
 import { clientOn, probeModule, withWorkers, workersOn } from "./workers.ts";
 
 describe.each(RELEASES)("two workers with a configuration that must be signed, on Node %i", (release) => {
-  it("serve what the main thread has checked, refuse what is unsigned, and a worker that is replaced gets the checked bytes", { timeout: 60_000 }, async () => {
+  it("serve what the main thread has checked, refuse what is unsigned, and a worker that is replaced gets the checked bytes", async () => {
     const { port } = await backend();
     const keys = signingKeys();
     const plugin_modules = [probeModule()];

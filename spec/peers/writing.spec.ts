@@ -29,7 +29,7 @@ function fileIn(folder: string, text: string): string {
   return file;
 }
 
-describe("PUT /gateway/source", { timeout: 60_000 }, () => {
+describe("PUT /gateway/source", () => {
   it("with workers is taken by all of them, or by none, and then the file stays; the watcher reloads nothing", async () => {
     const plugin_modules = [probeModule()];
     const probed = (set: number, refused_in: number) => JSON.stringify({ global: { plugin_modules }, ...JSON.parse(config("/a", { plugins: [{ name: "probe", config: { set, refused_in } }] })) as object });
