@@ -8,14 +8,14 @@ import { messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { whyUnwritable } from "../observe/log_file.ts";
 
-export interface AdminChange {
+export type AdminChange = {
   readonly user: string;
   readonly address: string;
-  readonly action: "source" | "rollback";
+  /** Digests, or states of the upstream. */
   readonly before: string;
   readonly after: string;
   readonly request_id: string;
-}
+} & ({ readonly action: "source" | "rollback" } | { readonly action: "upstream"; readonly service: string; readonly upstream: string });
 
 export class ChangeLog {
   readonly #path: string | null;

@@ -22,6 +22,7 @@ import type * as schemas from "./schema_request.ts";
 import type * as ofSession from "./session.ts";
 import type { Account, Role } from "./session.ts";
 import type * as tails from "./tail_request.ts";
+import type * as upstreams from "./upstream_request.ts";
 import { askedOf, hasMetricsToken, json, METRICS_TYPE, NO_STORE, queryOf, readiness, retryAfter } from "./replies.ts";
 import { configView, gatewayView, statusView, testsView, view, type InterfaceOptions, type Secrets } from "./views.ts";
 
@@ -44,6 +45,7 @@ export interface OnRequest {
   readonly schema: () => Promise<typeof schemas>;
   readonly events: () => Promise<typeof streams>;
   readonly tail: () => Promise<typeof tails>;
+  readonly upstream: () => Promise<typeof upstreams>;
 }
 
 export interface Endpoint {

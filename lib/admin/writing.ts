@@ -9,11 +9,12 @@ import { MASK } from "../config/schema_core.ts";
 import type { Settings } from "../config/settings.ts";
 import type { Gateway } from "../embed/gateway.ts";
 import { ConfigError, GatewayCore } from "../gateway/gateway.ts";
+import { loaded } from "../gateway/parts.ts";
 import { whyRefused } from "../gateway/refusal.ts";
 import { headerValues, type HeaderList } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import type { Inbound } from "../server/inbound.ts";
-import type { Endpoint, Who } from "./endpoints.ts";
+import type { Endpoint, OnRequest, Who } from "./endpoints.ts";
 import { ChangeLog } from "./change_log.ts";
 import { ConfigHistory, type ChangedBy, type HistoryEntry } from "./history.ts";
 import { MAX_POSTED_BYTES, readJsonBody } from "./json_body.ts";
@@ -23,13 +24,15 @@ import { json, queryOf, retryAfter } from "./replies.ts";
 import { SourceFile, type FileState } from "./source_file.ts";
 import type { InterfaceOptions } from "./views.ts";
 
-export interface WritingOptions extends Pick<InterfaceOptions, "reload" | "log" | "clock" | "redactSecrets"> {
+export interface WritingOptions extends Pick<InterfaceOptions, "reload" | "refresh" | "log" | "clock" | "redactSecrets"> {
   readonly gateway: Gateway;
   readonly auditLogPath: string | null;
+  readonly onRequest: Pick<OnRequest, "upstream">;
   /** `configKeyPath`: null: the configuration needs no signature. */
   readonly settings: Pick<Settings, "configPath" | "configKeyPath">;
 }
 
+const UPSTREAM = /^\/gateway\/upstreams\/[^/]+\/[^/]+$/;
 /** One writes at a time, with up to 16 MiB each. */
 const MAX_WAITING = 4;
 /** Texts that are being received: slow ones take no place from those that wait, and 256 MiB of memory at most. */
@@ -62,6 +65,9 @@ export class Writing {
     "/gateway/history": [{ method: "GET", answer: (inbound) => this.#showHistory(inbound) }],
     "/gateway/rollback": [{ method: "POST", answer: (inbound, who) => this.#rollBack(inbound, who) }],
   };
+  readonly #upstream: readonly Endpoint[] = [
+    { method: "POST", answer: async (inbound, who) => (await loaded(this.#options.onRequest.upstream)).upstreamRequest(inbound, who, this.#options, this.#changes) },
+  ];
 
   /** Throws where the file of ADMIN_AUDIT_LOG cannot be written. */
   constructor(options: WritingOptions) {
@@ -97,7 +103,7 @@ export class Writing {
   }
 
   /** Those of a path; none if there is no such path. */
-  readonly at = (path: string): readonly Endpoint[] => this.#table[path] ?? [];
+  readonly at = (path: string): readonly Endpoint[] => this.#table[path] ?? (UPSTREAM.test(path) ? this.#upstream : []);
 
   #source({ call, target }: Inbound, { role }: Who): Promise<Reply> {
     const { redactSecrets } = this.#options;

@@ -24,22 +24,18 @@ interface AdminParts extends Pick<AdminOptions, "tls" | "reload" | "log"> {
 export function openAdmin(admin: NonNullable<Settings["admin"]>, settings: Settings, { gateway, tls, writing, reload, log }: AdminParts): Opened<Admin> {
   try {
     const { redactSecrets, auditLogPath } = admin;
-    const changing = writing && new writing.Writing({ gateway, settings, redactSecrets, auditLogPath, clock: systemClock, reload, log });
+    const tools = { gateway, reload, refresh: (extent: "counts" | "all") => refresh(gateway, extent), onRequest: OF_ADMIN, clock: systemClock, log };
+    const changing = writing && new writing.Writing({ ...tools, settings, redactSecrets, auditLogPath });
     changing?.followGateway();
     const server = createAdmin({
       ...admin,
+      ...tools,
       tls: admin.tls ? tls : null,
-      clock: systemClock,
-      log,
       version,
       metricsToken: settings.metricsToken,
       paths: settings,
-      onRequest: OF_ADMIN,
       writing: changing?.at ?? null,
-      gateway,
-      refresh: (extent) => refresh(gateway, extent),
       metrics: () => metricsOf(gateway),
-      reload,
     });
     const reporting = Gateway.reportingOf(gateway);
     reporting.openHistory = async () => {

@@ -15,4 +15,5 @@ export const OF_ADMIN: OnRequest = {
   schema: () => import("../admin/schema_request.ts"),
   events: () => import("../admin/events.ts"),
   tail: () => import("../admin/tail_request.ts"),
+  upstream: () => import("../admin/upstream_request.ts"),
 };

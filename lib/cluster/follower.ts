@@ -23,14 +23,14 @@ export class Follower implements Following {
   }
 
   /** Compiles what the main thread has compiled. Rejects with a `ConfigError`, or the error that a plugin threw at its creation. */
-  async prepare(configuration: Configuration, { version, source, environment, files }: Bundle): Promise<void> {
+  async prepare(configuration: Configuration, { version, reload, source, environment, files }: Bundle): Promise<void> {
     const { parts, reader } = configuration;
     await parts.loadPart("jsonText");
     await parts.load(source, environment, (path) => files.get(path) ?? readNoFile(path));
     await parts.partIfLoaded("callers")?.callerReaderOf(parts).readAhead(source, (path) => files.get(path) ?? readNoFile(path));
     this.isCompiling = true;
     try {
-      this.#prepared = configuration.compile(reader.load(source, { environment, files }), version);
+      this.#prepared = configuration.compile(reader.load(source, { environment, files }), version, reload);
     } finally {
       this.isCompiling = false;
     }

@@ -10,6 +10,7 @@ import type { TailBatch, TailReader } from "../observe/tail.ts";
 import type { WorkerReport } from "../report/worker_reports.ts";
 import type { TlsFiles } from "../server/tls.ts";
 import type { UpstreamFailures } from "../upstream/shared_health.ts";
+import type { UpstreamState } from "../upstream/taken_out.ts";
 
 /** To a worker. It deals with one after the other. */
 export type ToWorker =
@@ -24,6 +25,8 @@ export type ToWorker =
   | { readonly type: "tls"; readonly files: TlsFiles }
   | { readonly type: "ticketKey"; readonly key: Uint8Array }
   | { readonly type: "announceStop" }
+  /** See `Followers.setUpstream`; answered with "upstreamSet". `reload`: of the bundle in force in the main thread: under another one it means nothing. */
+  | ({ readonly type: "setUpstream"; readonly reload: number } & UpstreamState)
   /** Answered with "report". */
   | { readonly type: "report"; readonly extent: ReportExtent }
   /** See `WorkerReports.tail`. */
@@ -52,6 +55,7 @@ export type ToMain =
   | { readonly type: "tail"; readonly batches: readonly TailBatch[] }
   /** Requests that upstreams failed. */
   | { readonly type: "failures"; readonly failures: readonly UpstreamFailures[] }
+  | { readonly type: "upstreamSet" }
   /** The worker accepts no connections any more. */
   | { readonly type: "stopped" }
   | { readonly type: "closed"; readonly outcome: "drained" | "cut" };

@@ -2,6 +2,8 @@
  * The places of the workers, and how long each waits for its next worker.
  */
 import type { Worker } from "node:worker_threads";
+import type { UpstreamState } from "../upstream/taken_out.ts";
+import type { ToWorker } from "./messages.ts";
 
 /** After so many looks a worker that ends is replaced at once again. */
 const STEADY_LOOKS = 60;
@@ -43,6 +45,9 @@ export class Place {
   /** Reports that it was asked for, and those that have arrived. */
   reportsAsked = 0;
   reports = 0;
+  /** Upstreams that it was told to take out, or back, and those that it has. */
+  upstreamsTold = 0;
+  upstreamsSet = 0;
 
   constructor(index: number) {
     this.index = index;
@@ -52,6 +57,12 @@ export class Place {
 /** Whether the worker listens, or is about to. */
 export function takesRequests({ state }: Place): boolean {
   return state === "asked" || state === "serving";
+}
+
+/** Has its worker take an upstream out, or back, which is done once `upstreamsSet` is what this returns. */
+export function tellUpstream(place: Place, reload: number, upstream: UpstreamState): number {
+  place.worker!.postMessage({ type: "setUpstream", reload, ...upstream } satisfies ToWorker);
+  return ++place.upstreamsTold;
 }
 
 /**

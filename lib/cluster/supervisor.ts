@@ -16,9 +16,10 @@ import { lingerOf } from "../gateway/shutdown.ts";
 import { TICKET_KEY_BYTES, TICKET_KEY_MS, type TlsFiles } from "../server/tls.ts";
 import type { TailBatch, TailReader } from "../observe/tail.ts";
 import { addFailures } from "../upstream/shared_health.ts";
+import { takenOut, type UpstreamState } from "../upstream/taken_out.ts";
 import { Ends, IN_FLIGHT_BYTES } from "./in_flight.ts";
 import { BEAT_MS, beatsOf, refusal, VERSION, waitingLinesOf, type BoundAddress, type Posted, type ToMain, type ToWorker, type WorkerStart } from "./messages.ts";
-import { pauseBefore, Place, takesRequests, type ReloadAnswer } from "./place.ts";
+import { pauseBefore, Place, takesRequests, tellUpstream, type ReloadAnswer } from "./place.ts";
 import { takePort } from "./ports.ts";
 
 /** The id of the main thread; workers have the following ones. */
@@ -31,6 +32,8 @@ const MAX_HANGING_LOOKS = 3;
 const MAX_START_LOOKS = 60;
 /** A worker that is busy for longer is left out of a report. In milliseconds. */
 const MAX_COLLECTING_MS = 500;
+/** A worker that compiles a configuration for longer takes an upstream out once it is done. In milliseconds. */
+const MAX_SETTING_MS = 5_000;
 /** How long a worker that is terminated may take. In milliseconds. */
 const LAST_MS = 500;
 /** How long a worker may take after its grace. In milliseconds. */
@@ -161,6 +164,12 @@ export class Supervisor implements Followers {
     if (asked.length > 0) await waitAtMost(this.#until(() => asked.every(({ place, report }) => place.reports >= report)), MAX_COLLECTING_MS);
   }
 
+  async setUpstream(upstream: UpstreamState): Promise<void> {
+    const { reload } = this.#parts!.configuration.inForce;
+    const told = this.#places.filter(takesRequests).map((place) => ({ place, last: tellUpstream(place, reload, upstream) }));
+    await waitAtMost(this.#until(() => told.every(({ place, last }) => place.upstreamsSet >= last)), MAX_SETTING_MS);
+  }
+
   announceStop(): void {
     this.#isStopAnnounced = true;
     this.#broadcast({ type: "announceStop" });
@@ -287,6 +296,9 @@ export class Supervisor implements Followers {
         return this.#tail?.receive(message.batches);
       case "failures":
         return addFailures(message.failures, (service, id) => this.#parts!.runtime.peer(service, id));
+      case "upstreamSet":
+        place.upstreamsSet++;
+        return;
       case "stopped":
         place.hasStopped = true;
         return;
@@ -305,6 +317,8 @@ export class Supervisor implements Followers {
   #listen(place: Place): void {
     place.state = "asked";
     place.hasServed = true;
+    const { configuration, runtime } = this.#parts!;
+    for (const upstream of takenOut(runtime.upstreamSets)) tellUpstream(place, configuration.inForce.reload, upstream);
     place.worker!.postMessage({ type: "listen" } satisfies ToWorker);
     if (this.#isStopAnnounced) place.worker!.postMessage({ type: "announceStop" } satisfies ToWorker);
     this.#changed();
@@ -315,7 +329,7 @@ export class Supervisor implements Followers {
     const { logger } = this.#options;
     const reason = place.reason ?? `it exited with code ${code}`;
     if (answer?.given === "none") answer.given = "ended";
-    Object.assign(place, { worker: null, state: "none", answer: null, reports: place.reportsAsked });
+    Object.assign(place, { worker: null, state: "none", answer: null, reports: place.reportsAsked, upstreamsSet: place.upstreamsTold });
     this.#parts!.runtime.forget(id, index);
     this.#parts!.reports?.forget(index);
     this.#changed();

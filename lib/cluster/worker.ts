@@ -101,6 +101,8 @@ async function obey(message: Exclude<ToWorker, { readonly type: "report" }>): Pr
       return gateway.renewTls(tls);
     case "ticketKey":
       return tls === null ? undefined : listener.tls.useTicketKey(asBuffer(message.key));
+    case "setUpstream":
+      return setUpstream(message);
     case "announceStop":
       return gateway.announceStop();
     case "tail":
@@ -125,6 +127,18 @@ async function showTail(readers: readonly TailReader[]): Promise<void> {
     tail.readers = readers;
   } catch (error) {
     threadLog().error("the live tail cannot be shown", { error: messageOf(error) });
+  }
+}
+
+async function setUpstream({ reload, service, id, state }: Extract<ToWorker, { readonly type: "setUpstream" }>): Promise<void> {
+  try {
+    const { takeOut } = await loaded(runtime.parts.onDemand.takenOut);
+    // A configuration that came into force meanwhile has put all back.
+    const peer = configuration.inForce.reload === reload ? runtime.peer(service, id) : undefined;
+    if (peer !== undefined) takeOut(peer, state, runtime.healthTools.changes);
+    send({ type: "upstreamSet" });
+  } catch (error) {
+    threadLog().error("an upstream cannot be taken out", { service, upstream: id, error: messageOf(error) });
   }
 }
 

@@ -5,11 +5,14 @@
 import type { ConfigSource } from "../config/source.ts";
 import type { Handler } from "../http/handler.ts";
 import type { TlsFiles } from "../server/tls.ts";
+import type { UpstreamState } from "../upstream/taken_out.ts";
 
 /** All inputs of one configuration, so that a worker compiles what the main thread has compiled, and reads no file. */
 export interface Bundle {
   /** A new number for each configuration that is prepared, from 1 on. */
   readonly version: number;
+  /** The version that the last reload brought, or the start: where only files have been read again since, it is lower than that of the bundle. */
+  readonly reload: number;
   readonly source: ConfigSource;
   readonly environment: Readonly<Record<string, string | undefined>>;
   /** Certificates, secrets, modules and other files that the configuration names, by absolute path. */
@@ -39,6 +42,8 @@ export interface Followers {
   /** The prepared configuration is dropped. */
   abandon(): void;
   renewTls(files: TlsFiles): void;
+  /** Resolves when every worker has taken an upstream out, or back. A worker that does not answer for seconds does so later. */
+  setUpstream(upstream: UpstreamState): Promise<void>;
   announceStop(): void;
   close(graceMs: number): Promise<"drained" | "cut">;
 }

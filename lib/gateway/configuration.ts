@@ -25,6 +25,7 @@ export interface Prepared extends ReadConfig {
   readonly loaded: Snapshot;
   /** See `Bundle`. */
   readonly version: number;
+  readonly reload: number;
 }
 
 export class Configuration {
@@ -71,7 +72,7 @@ export class Configuration {
     const read = this.reader.load(source, bundle);
     this.validity = options.configKeyFile === undefined ? null : this.parts.part("signatures").validityOf(options, tools.clock);
     this.validity?.check(read);
-    this.inForce = this.compile(read);
+    this.inForce = this.compile(read, undefined, bundle?.reload);
     this.snapshot = this.inForce.loaded;
     this.enforce(this.inForce);
   }
@@ -132,8 +133,8 @@ export class Configuration {
     return this.bundleOf(this.inForce);
   }
 
-  bundleOf({ version, source, inputs, loaded }: Prepared): Bundle {
-    return { version, source, ...inputs, memory: this.tools.runtime.sharedMemory(loaded.inUse) };
+  bundleOf({ version, reload, source, inputs, loaded }: Prepared): Bundle {
+    return { version, reload, source, ...inputs, memory: this.tools.runtime.sharedMemory(loaded.inUse) };
   }
 
   /** Nothing would end the probes and look-ups that a configuration starts. */
@@ -146,8 +147,8 @@ export class Configuration {
     this.closing.abort();
   }
 
-  compile({ loaded, source, inputs }: ReadConfig, version = ++this.#lastVersion): Prepared {
-    return { version, source, inputs, loaded: compile(loaded, { ...this.tools, onFault: this.#onFault }) };
+  compile({ loaded, source, inputs }: ReadConfig, version = ++this.#lastVersion, reload = version): Prepared {
+    return { version, reload, source, inputs, loaded: compile(loaded, { ...this.tools, onFault: this.#onFault }) };
   }
 
   /** Throws, and changes nothing, when the file of the access log cannot be opened: the last step that can fail. */
@@ -162,7 +163,7 @@ export class Configuration {
       throw this.accessLogError(error, next);
     }
     this.followers?.commit(this.bundleOf(prepared));
-    runtime.adopt(next.inUse);
+    runtime.adopt(next.inUse, prepared.reload === this.inForce.reload);
     next.metrics?.adopt();
     this.inForce = prepared;
     this.snapshot = next;

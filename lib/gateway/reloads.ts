@@ -65,7 +65,7 @@ export class Reloads {
     const reread = this.#reread();
     if (reread === null) return false;
     const configuration = this.#configuration;
-    configuration.enforce(configuration.compile(reread));
+    configuration.enforce(configuration.compile(reread, undefined, configuration.inForce.reload));
     this.#findWarningsLater();
     return true;
   }
@@ -78,7 +78,7 @@ export class Reloads {
       if (reread === null) return false;
       // The error of a plugin may have a secret, which that part conceals.
       await parts.loadPart("jsonText");
-      await this.#replace(reread);
+      await this.#replace(reread, { isReread: true });
       this.#findWarningsLater();
       return true;
     });
@@ -118,7 +118,7 @@ export class Reloads {
     // In slices before the configuration is in force: status and log need them at once afterwards.
     const warnings = await parts.partIfLoaded("warnings")?.configWarningsInSlices(read.loaded);
     const before = configuration.snapshot;
-    await this.#replace(read, write);
+    await this.#replace(read, { write });
     configuration.validity?.take(configuration.snapshot.config);
     configuration.warnings = warnings ?? [];
     configuration.proven = Promise.resolve();
@@ -141,10 +141,10 @@ export class Reloads {
   }
 
   /** `write` is called when all threads can use the configuration, and just before they do. */
-  async #replace(read: ReadConfig, write?: Replacement["write"]): Promise<void> {
+  async #replace(read: ReadConfig, { write, isReread = false }: { readonly write?: Replacement["write"] | undefined; readonly isReread?: boolean }): Promise<void> {
     const configuration = this.#configuration;
     configuration.checkOpen();
-    const prepared = configuration.compile(read);
+    const prepared = configuration.compile(read, undefined, isReread ? configuration.inForce.reload : undefined);
     let takeBack: Awaited<ReturnType<Replacement["write"]>> | undefined;
     try {
       await configuration.followers?.prepare(configuration.bundleOf(prepared));

@@ -189,8 +189,8 @@ export class Runtime {
     void closeKept(inUse, this.#inUse);
   }
 
-  /** A snapshot comes into force: keeps what it uses and releases the rest. */
-  adopt(inUse: InUse): void {
+  /** A snapshot comes into force: keeps what it uses and releases the rest. `isSame`: see `UpstreamSet.adopt`. */
+  adopt(inUse: InUse, isSame = false): void {
     const before = this.#inUse;
     this.#inUse = inUse;
     for (const pool of this.#retired) if (pool.leased === 0) this.#retired.delete(pool);
@@ -202,7 +202,7 @@ export class Runtime {
     for (const { pool, maxConnections } of inUse.pools.values()) pool.limitTo(maxConnections, inUse.maxClientShare);
     for (const [service, { upstreamSet }] of before?.upstreamSets ?? []) if (!inUse.upstreamSets.has(service)) upstreamSet.close();
     for (const { upstreamSet, members, breaker } of inUse.upstreamSets.values()) {
-      upstreamSet.adopt(members, breaker);
+      upstreamSet.adopt(members, breaker, isSame);
       this.parts.partIfLoaded("choice")?.adoptHealth(upstreamSet, members, this.healthTools);
     }
     this.#start();

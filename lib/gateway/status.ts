@@ -170,6 +170,7 @@ export type WarningCode =
   | "no_upstream"
   | "upstream_down"
   | "upstream_ejected"
+  | "upstream_taken_out"
   | "circuit_open"
   | "plugin_faults"
   | "faults_injected"

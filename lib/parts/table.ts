@@ -201,6 +201,8 @@ export const ON_DEMAND = {
   dryRuns: () => import("../proof/dry_runs.ts"),
   dryRun: () => import("../proof/dry_run.ts"),
   tail: () => import("../observe/tail.ts"),
+  /** For the administrator, who takes upstreams out of traffic. */
+  takenOut: () => import("../upstream/taken_out.ts"),
 };
 
 /** What a gateway of the whole program can load. */

@@ -106,19 +106,24 @@ function* ofService({ name, circuitBreaker, upstreams }: UpstreamSetReport): Ite
   const place = { path: `services.${name}`, service: name };
   if (!upstreams.some(({ usable }) => usable)) {
     const message = `Service "${name}" has no upstream that can be used, and its requests get 503.`;
-    yield warning("no_upstream", message, "Repair an upstream, or give one a weight above 0.", place);
+    const isTaken = upstreams.some(({ adminState }) => adminState !== null);
+    yield warning("no_upstream", message, isTaken ? "Use an upstream again that was taken out." : "Repair an upstream, or give one a weight above 0.", place);
   }
   if (circuitBreaker?.state === "open") {
     const message = `The circuit of service "${name}" is open, and its requests get 503 until it tries again.`;
     yield warning("circuit_open", message, "Find out why its upstreams fail.", place);
   }
-  for (const { id, host, port, state, reason } of upstreams) {
+  for (const { id, host, port, state, reason, adminState } of upstreams) {
     const which = `Upstream "${id}" (${host}:${port}) of service "${name}"`;
     const why = reason === null ? "" : ` (${reason})`;
     const own = { path: `services.${name}.upstreams.${id}`, service: name };
     if (state === "unhealthy") yield warning("upstream_down", `${which} is down: its checks fail${why}.`, "Repair it; it is used again once its checks pass.", own);
     if (state === "ejected") {
       yield warning("upstream_ejected", `${which} is ejected for a while because it failed requests${why}.`, "Find out why it fails; the access log has the fault of each request.", own);
+    }
+    if (adminState !== null) {
+      const what = adminState === "drain" ? "gets no new requests, but those of its sticky sessions" : "gets no requests";
+      yield warning("upstream_taken_out", `${which} ${what}: an administrator has taken it out until the next reload.`, "Use it again once it is ready.", own);
     }
   }
 }

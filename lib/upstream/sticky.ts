@@ -71,10 +71,10 @@ export class Sticky {
     };
   }
 
-  /** The upstream that the request's cookie names; null without a valid one, and if the upstream is not healthy. */
+  /** The upstream that the request's cookie names; null without a valid one, and if the upstream is not healthy, or ejected. */
   session(exchange: Exchange): Peer | null {
     const peer = this.#named(exchange);
-    return peer !== null && peer.health.usable ? peer : null;
+    return peer !== null && peer.health.usable && peer.takenOut?.state !== "eject" ? peer : null;
   }
 
   /** Adds the cookie to replies of an upstream that the client's cookie does not name. Replies of the gateway itself get none. */

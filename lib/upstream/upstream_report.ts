@@ -12,11 +12,13 @@ export interface UpstreamReport extends Omit<HealthReport, "state"> {
   readonly port: number;
   readonly weight: number;
   readonly group: string | null;
-  /** "draining": its weight is 0. */
+  /** "draining": its configured weight is 0. */
   readonly state: HealthReport["state"] | "draining";
   /** Whether it gets requests now. */
   readonly usable: boolean;
   readonly inFlight: number;
+  /** What the administrator has said since the last reload. */
+  readonly adminState: "drain" | "eject" | null;
 }
 
 export interface UpstreamSetReport {
@@ -28,9 +30,10 @@ export interface UpstreamSetReport {
 export function upstreamSetReport({ service, breaker, peers }: UpstreamSet): UpstreamSetReport {
   const usable = usableOf(peers);
   const upstreams = peers.map((peer): UpstreamReport => {
-    const { id, host, port, weight, group, inFlight } = peer;
+    const { id, host, port, takenOut, group, inFlight } = peer;
+    const weight = takenOut?.weight ?? peer.weight;
     const { state, since, until, reason } = peer.health.report;
-    return { id, host, port, weight, group, state: weight === 0 ? "draining" : state, usable: usable.includes(peer), since, until, reason, inFlight };
+    return { id, host, port, weight, group, state: weight === 0 ? "draining" : state, usable: usable.includes(peer), since, until, reason, inFlight, adminState: takenOut?.state ?? null };
   });
   return { name: service, circuitBreaker: breaker?.report ?? null, upstreams };
 }

@@ -25,8 +25,10 @@ export class Peer implements UpstreamDestination<Connections>, Candidate {
   readonly pool: Connections;
   /** Whether it can be used. A reload may replace it. */
   health: UpstreamHealth;
-  /** As configured; 0: no new requests. A reload may change it. */
+  /** As configured, or 0 while it is taken out; 0: no new requests. A reload may change it. */
   weight = 1;
+  /** What the administrator has said since the last reload, and the configured weight; null: nothing. See `taken_out.ts`. */
+  takenOut: { readonly state: "drain" | "eject"; readonly weight: number } | null = null;
   /** As configured; null: none. A reload may change it. */
   group: string | null = null;
   turn = 0;
@@ -129,8 +131,11 @@ export class UpstreamSet {
     return new Peer(id, pool, isSame ? before.health : undefined);
   }
 
-  /** Puts a configuration into force, but for the health of upstreams that have settings for it: `adoptHealth` does. */
-  adopt(members: readonly Member[], breaker: { readonly breaker: Breaker; readonly settings: BreakerSettings } | null): void {
+  /**
+   * Puts a configuration into force, but for the health of upstreams that have settings for it: `adoptHealth` does. `isSame`: only files have
+   * been read again, and what is taken out stays so.
+   */
+  adopt(members: readonly Member[], breaker: { readonly breaker: Breaker; readonly settings: BreakerSettings } | null, isSame = false): void {
     const before = this.peers;
     this.peers = members.map(({ peer }) => peer);
     for (const { health } of before) if (!this.peers.some((peer) => peer.health === health)) health.close();
@@ -138,7 +143,8 @@ export class UpstreamSet {
     const isReweighted = members.some(({ peer, weight }) => peer.weight !== weight);
     for (const { peer, weight, group = null, health } of members) {
       if (isReweighted) peer.turn = 0;
-      peer.weight = weight;
+      peer.takenOut = (isSame && before.find(({ id }) => id === peer.id)?.takenOut) || null;
+      peer.weight = peer.takenOut === null ? weight : 0;
       peer.group = group;
       if (health !== null) continue;
       peer.health.close();

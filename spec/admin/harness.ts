@@ -128,7 +128,7 @@ export const EXPLANATION: Explanation = {
   strategy: "round_robin",
   hashOn: null,
   sticky: null,
-  upstreams: [{ id: "u", host: "h", port: 1, weight: 1, group: null, state: "healthy", usable: true, since: Date.UTC(2026, 0, 1), until: null, reason: null, inFlight: 0, share: 1 }],
+  upstreams: [{ id: "u", host: "h", port: 1, weight: 1, group: null, state: "healthy", usable: true, since: Date.UTC(2026, 0, 1), until: null, reason: null, inFlight: 0, adminState: null, share: 1 }],
 };
 
 export const TAKEN: Extract<LastReload, { readonly outcome: "taken" }> = {
@@ -151,10 +151,10 @@ export const HEALTH: GatewayHealth = {
       name: "a",
       circuitBreaker: { state: "open", since: Date.UTC(2026, 0, 3) },
       upstreams: [
-        { id: "u", host: "h", port: 1, weight: 2, group: "canary", state: "ejected", usable: false, since: Date.UTC(2026, 0, 1), until: Date.UTC(2026, 0, 2), reason: "status 503", inFlight: 4 },
+        { id: "u", host: "h", port: 1, weight: 2, group: "canary", state: "ejected", usable: false, since: Date.UTC(2026, 0, 1), until: Date.UTC(2026, 0, 2), reason: "status 503", inFlight: 4, adminState: "drain" },
       ],
     },
-    { name: "b", circuitBreaker: null, upstreams: [{ id: "v", host: "h", port: 2, weight: 1, group: null, state: "unknown", usable: true, since: null, until: null, reason: null, inFlight: 0 }] },
+    { name: "b", circuitBreaker: null, upstreams: [{ id: "v", host: "h", port: 2, weight: 1, group: null, state: "unknown", usable: true, since: null, until: null, reason: null, inFlight: 0, adminState: null }] },
   ],
 };
 

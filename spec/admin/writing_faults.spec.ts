@@ -5,6 +5,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { Writing } from "../../lib/admin/writing.ts";
 import { systemClock } from "../../lib/base/clock.ts";
 import { silentLog } from "../../lib/base/log.ts";
+import { OF_ADMIN } from "../../lib/cli/admin_requests.ts";
 import { readSettings } from "../../lib/config/settings.ts";
 import { Gateway } from "../../lib/embed/gateway.ts";
 import type { Followers } from "../../lib/gateway/bundle.ts";
@@ -174,7 +175,7 @@ it("a gateway whose program gives the configuration has no file that could be ch
   const read = readSettings({}, {});
   if (!read.ok) throw new Error(read.issues.join());
   const reload = () => Promise.resolve(TAKEN);
-  const writing = new Writing({ gateway, settings: read.settings, redactSecrets: false, auditLogPath: null, clock: systemClock, reload, log: silentLog });
+  const writing = new Writing({ gateway, settings: read.settings, refresh: () => null, onRequest: OF_ADMIN, redactSecrets: false, auditLogPath: null, clock: systemClock, reload, log: silentLog });
   writing.followGateway();
   const { ask, session } = await startAdmin({ write: true, writing: writing.at, gateway, reload });
   const headers = { cookie: await session(), "content-type": "application/json", "if-match": '"0123456789ab"' };

@@ -27,6 +27,36 @@ describe.each(RELEASES)("two workers on Node %i", (release) => {
     expect(logLines(first.stderr()).at(-1)).toMatchObject({ message: "stopped" });
   });
 
+  it("leave an upstream alone that the administrator has ejected, also a worker that starts later, until a reload", async () => {
+    const [a, b] = [await backend((_request, response) => void response.end("a")), await backend((_request, response) => void response.end("b"))];
+    const upstreams = [a, b].map(({ port }, i) => ({ id: "ab"[i]!, host: "127.0.0.1", port }));
+    const config = oneService([], { upstreams, plugins: [{ name: "probe" }] }, { plugin_modules: [probeModule()] });
+    const running = await withWorkers(config, { release, environment: { ADMIN_WRITE: "true" } });
+    const asked = async () => {
+      const found: string[] = [];
+      for (const thread of await workersOn(running.port, 2)) {
+        const one = await clientOn(running.port, (worker) => worker === thread);
+        for (let i = 0; i < 2; i++) found.push((await one.ask("/a/x")).body);
+      }
+      return found.sort().join("");
+    };
+    const set = async (state: string) => {
+      const headers = { cookie: await running.session(), "content-type": "application/json" };
+      const answer = await fetch(`${running.adminUrl}/gateway/upstreams/s/a`, { method: "POST", headers, body: JSON.stringify({ state }) });
+      return ((await answer.json()) as { readonly admin_state: string | null }).admin_state;
+    };
+    expect(await asked()).toBe("aabb");
+    expect(await set("eject")).toBe("eject");
+    expect(await asked()).toBe("bbbb");
+    await expect((await keptClient(running.port)).ask("/a/x?exit")).rejects.toThrow();
+    await running.says("a worker serves again");
+    expect(await asked()).toBe("bbbb");
+    expect([await set("use"), await asked()]).toEqual([null, "aabb"]);
+    expect([await set("drain"), await asked()]).toEqual(["drain", "bbbb"]);
+    expect(await running.admin("/gateway/reload", "POST")).toContain('"changed":false');
+    expect(await asked()).toBe("aabb");
+  });
+
   it("ask no client to leave while one of them, which is busy, still listens", async () => {
     const { port } = await backend();
     const running = await withWorkers(oneService(port, { plugins: [{ name: "probe" }] }, { plugin_modules: [probeModule()] }), { release });

@@ -31,7 +31,7 @@ const quiet: WarningsSource = {
 
 const codes = (changes: Partial<WarningsSource>) => warningsOf({ ...quiet, ...changes }).map(({ code }) => code);
 const issue = (line: number | null, message: string) => ({ path: "", line, column: line, message });
-const upstream = { id: "u", host: "h", port: 1, weight: 1, group: null, state: "healthy", usable: true, since: null, until: null, reason: null, inFlight: 0 } as const;
+const upstream = { id: "u", host: "h", port: 1, weight: 1, group: null, state: "healthy", usable: true, since: null, until: null, reason: null, inFlight: 0, adminState: null } as const;
 
 describe("warnings", () => {
   it("a healthy gateway has no warnings", () => {
@@ -79,6 +79,17 @@ describe("warnings", () => {
     expect(told.map(({ code, service }) => [code, service])).toEqual([["no_upstream", "s"], ["circuit_open", "s"], ["upstream_down", "s"], ["upstream_ejected", "t"]]);
     expect(told[2]!.message).toBe('Upstream "u" (h:1) of service "s" is down: its checks fail (status 500).');
     expect(told.map(({ path }) => path)).toEqual(["services.s", "services.s", "services.s.upstreams.u", "services.t.upstreams.u"]);
+  });
+
+  it("warns of upstreams that an administrator has taken out, and says so where none is left", () => {
+    const upstreams = [{ ...upstream, adminState: "drain", usable: false }, { ...upstream, id: "v", adminState: "eject", usable: false }] as const;
+    const told = warningsOf({ ...quiet, upstreamSets: [{ name: "s", circuitBreaker: null, upstreams }] });
+    expect(told.map(({ code, path }) => [code, path])).toEqual([["no_upstream", "services.s"], ["upstream_taken_out", "services.s.upstreams.u"], ["upstream_taken_out", "services.s.upstreams.v"]]);
+    expect(told.map(({ message }) => message).slice(1)).toEqual([
+      'Upstream "u" (h:1) of service "s" gets no new requests, but those of its sticky sessions: an administrator has taken it out until the next reload.',
+      'Upstream "v" (h:1) of service "s" gets no requests: an administrator has taken it out until the next reload.',
+    ]);
+    expect(told[0]!.remedy).toBe("Use an upstream again that was taken out.");
   });
 
   it("lists injected faults first, before any number of other warnings", () => {

@@ -6,6 +6,7 @@ import { Follower } from "../../lib/cluster/follower.ts";
 import { received, type Bundle, type Followers } from "../../lib/gateway/bundle.ts";
 import { Gateway } from "../../lib/embed/gateway.ts";
 import type { GatewayOptions } from "../../lib/index.ts";
+import { takeOut } from "../../lib/upstream/taken_out.ts";
 import { withAllParts } from "../../lib/parts/all_parts.ts";
 
 export interface Together {
@@ -62,6 +63,14 @@ export async function together({ ofWorkers = [{}, {}], ...options }: TogetherOpt
       for (const worker of each) worker.follower.abandon(worker.configuration);
     },
     renewTls: () => void events.push("renewTls"),
+    async setUpstream({ service, id, state }) {
+      const { reload } = configuration.inForce;
+      for (const worker of each) {
+        const { runtime } = Gateway.partsOf(worker.gateway);
+        const peer = worker.configuration.inForce.reload === reload ? runtime.peer(service, id) : undefined;
+        if (peer !== undefined) takeOut(peer, state, runtime.healthTools.changes);
+      }
+    },
     announceStop: () => void events.push("announceStop"),
     async close() {
       events.push("close");

@@ -1,0 +1,71 @@
+/**
+ * Answers `POST /gateway/upstreams/{service}/{id}`: takes an upstream out of traffic, or back, until the next reload.
+ */
+import type { Gateway } from "../embed/gateway.ts";
+import { GatewayCore } from "../gateway/gateway.ts";
+import { loaded } from "../gateway/parts.ts";
+import { problem, type Reply } from "../http/reply.ts";
+import { isObject } from "../json_schema/values.ts";
+import type { Inbound } from "../server/inbound.ts";
+import type { UpstreamState } from "../upstream/taken_out.ts";
+import type { ChangeLog } from "./change_log.ts";
+import { readJsonBody } from "./json_body.ts";
+import { askedOf, json } from "./replies.ts";
+import { view, type InterfaceOptions } from "./views.ts";
+
+export interface UpstreamOptions extends Pick<InterfaceOptions, "refresh"> {
+  readonly gateway: Gateway;
+}
+
+/** See `Who` of the endpoints. */
+interface By {
+  readonly user: string;
+  readonly isLive: () => boolean;
+}
+
+const MAX_BYTES = 1024;
+const STATES: readonly unknown[] = ["drain", "eject", "use"] satisfies UpstreamState["state"][];
+
+export async function upstreamRequest(inbound: Inbound, who: By, { gateway, refresh }: UpstreamOptions, changes: ChangeLog): Promise<Reply> {
+  const { call, clientAddress } = inbound;
+  const named = namedBy(inbound);
+  if (named === null) return problem(call, "bad_request", { detail: "The names in the path are not percent-encoded UTF-8." });
+  const body = await readJsonBody(inbound, MAX_BYTES, "the state");
+  if ("code" in body) return problem(call, body.code, { detail: body.detail });
+  const state = stateIn(body);
+  if (state === null) return problem(call, "request_invalid", { detail: 'Send {"state":"drain"}, {"state":"eject"} or {"state":"use"}, and nothing else.' });
+  if (!who.isLive()) return problem(call, "unauthenticated", { detail: "The session has ended meanwhile. Nothing has been changed." });
+  const { configuration, runtime } = GatewayCore.partsOf(gateway);
+  const { takeOut } = await loaded(runtime.parts.onDemand.takenOut);
+  const [service, id] = named;
+  const peer = runtime.peer(service, id);
+  if (peer === undefined) return problem(call, "route_not_found", { detail: "The configuration in force has no such upstream." });
+  const before = peer.takenOut?.state ?? "use";
+  takeOut(peer, state, runtime.healthTools.changes);
+  changes.add({ user: who.user, address: clientAddress, action: "upstream", service, upstream: id, before, after: state, request_id: call.id });
+  await configuration.followers?.setUpstream({ service, id, state });
+  await refresh("counts");
+  const shown = gateway.health.services.find(({ name }) => name === service)?.upstreams.find((upstream) => upstream.id === id);
+  return shown === undefined ? problem(call, "route_not_found", { detail: "A reload has removed the upstream meanwhile." }) : json(200, view(shown));
+}
+
+/** Null: they are not percent-encoded. */
+function namedBy(inbound: Inbound): readonly [service: string, id: string] | null {
+  const [service = "", id = ""] = (askedOf(inbound) as { readonly path: string }).path.split("/").slice(3);
+  try {
+    return [decodeURIComponent(service), decodeURIComponent(id)];
+  } catch {
+    return null;
+  }
+}
+
+/** Null: the body is no object with a state alone. */
+function stateIn(body: Buffer): UpstreamState["state"] | null {
+  try {
+    const value: unknown = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(body));
+    if (!isObject(value) || Object.keys(value).length !== 1 || !STATES.includes(value["state"])) return null;
+    return value["state"] as UpstreamState["state"];
+  } catch {
+    return null;
+  }
+}

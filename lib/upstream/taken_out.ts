@@ -1,0 +1,27 @@
+/**
+ * Upstreams that the administrator has taken out of traffic until the next reload. "drain": they get no requests but those of their sticky
+ * sessions; "eject": none. Requests in flight end as they are.
+ *
+ * Their weight is 0 meanwhile, with which no picker chooses an upstream: not at first, not for a retry, and not if no other is healthy.
+ */
+import type { HealthTools } from "./choice.ts";
+import type { Peer, UpstreamSet } from "./upstream_set.ts";
+
+export interface UpstreamState {
+  readonly service: string;
+  readonly id: string;
+  readonly state: "drain" | "eject" | "use";
+}
+
+/** "use" brings it back with its weight. `changes`: of `HealthTools`: each thread says that another choice is possible. */
+export function takeOut(peer: Peer, state: UpstreamState["state"], changes: HealthTools["changes"]): void {
+  const weight = peer.takenOut?.weight ?? peer.weight;
+  peer.takenOut = state === "use" ? null : { state, weight };
+  peer.weight = state === "use" ? weight : 0;
+  Atomics.add(changes, 0, 1);
+}
+
+/** All that are taken out. */
+export function takenOut(upstreamSets: readonly UpstreamSet[]): readonly UpstreamState[] {
+  return upstreamSets.flatMap(({ service, peers }) => peers.flatMap(({ id, takenOut }) => (takenOut === null ? [] : [{ service, id, state: takenOut.state }])));
+}
