@@ -45,6 +45,7 @@ export interface Page extends Pick<Locator, "getByRole" | "getByText" | "locator
   on(event: "console", act: (message: { type(): string; text(): string }) => void): void;
   on(event: "pageerror", act: (error: Error) => void): void;
   on(event: "request", act: (request: { url(): string }) => void): void;
+  on(event: "dialog", act: (dialog: { message(): string; accept(): Promise<void>; dismiss(): Promise<void> }) => void): void;
   readonly keyboard: { press(key: string): Promise<void>; type(text: string): Promise<void> };
 }
 

@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { launch, visit, type Browser, type Page } from "./browser.ts";
-import { allFaultsOf, heading, replaced, signIn, until } from "./manager_pages.ts";
+import { allFaultsOf, heading, replaced, resized, signIn, until } from "./manager_pages.ts";
 import { apply, draftRoute, goTo, openWriting, shows, type OpenWriting } from "./manager_writing.ts";
 
 let browser: Browser;
@@ -147,6 +147,49 @@ describe("two people who change at once", () => {
     await apply(page);
     await shows(page, "In force by the one process.");
     expect(contentOf(opened)).toBe(withRoute(text, "mine"));
+  });
+});
+
+describe("an upstream", () => {
+  it("is drained, ejected and used again after a question, which says so for the last one; by keyboard, and on a narrow screen", async () => {
+    const opened = await openWriting(browser);
+    const { page, url, text, errors } = opened;
+    const questions: string[] = [];
+    let isAccepted = false;
+    page.on("dialog", (dialog) => {
+      questions.push(dialog.message());
+      void (isAccepted ? dialog.accept() : dialog.dismiss());
+    });
+    const press = (name: string) => page.getByRole("button", { name, exact: true }).press("Enter");
+    const pressed = (name: string) => until(page, `[...document.querySelectorAll('[aria-label="Traffic of upstream v1"] [aria-pressed=true]')].map((each) => each.textContent).join() === ${JSON.stringify(name)}`);
+    await goTo(page, "#/upstreams/shop/v1", "Upstream v1");
+    await resized(page, 360);
+    await pressed("Use");
+    expect(await allFaultsOf(page)).toEqual([]);
+    await press("Eject");
+    await expect.poll(() => questions.length).toBe(1);
+    await pressed("Use");
+    isAccepted = true;
+    await press("Eject");
+    await pressed("Eject");
+    await shows(page, "Taken out by an administrator until the next reload");
+    expect(questions).toEqual(Array.from({ length: 2 }, () => "Eject upstream “v1”? It gets no requests, until the next reload of the configuration."));
+    expect(await page.evaluate("document.activeElement.textContent")).toBe("Eject");
+    expect(await allFaultsOf(page)).toEqual([]);
+    await goTo(page, "#/upstreams/shop/v2", "Upstream v2");
+    await press("Drain");
+    await expect.poll(() => questions.at(-1)).toMatch(/^It is the last one of service “shop” that can be used: requests will get 503\.\n\nDrain upstream “v2”\?/);
+    await shows(page, "Taken out by an administrator");
+    expect((await fetch(`${url}/shop/open`)).status).toBe(503);
+    await goTo(page, "#/", "Overview");
+    await shows(page, "Drained");
+    await shows(page, 'Upstream "v1"');
+    await goTo(page, "#/upstreams/shop/v1", "Upstream v1");
+    await press("Use");
+    await pressed("Use");
+    expect((await fetch(`${url}/shop/open`)).status).toBe(200);
+    expect(contentOf(opened)).toBe(text);
+    expect(errors).toEqual([]);
   });
 });
 

@@ -150,6 +150,8 @@ describe("without ADMIN_WRITE", () => {
     await goTo(page, "#/upstreams", "Upstreams");
     await page.getByRole("link", { name: "v1", exact: true }).waitFor();
     expect(await page.getByRole("link", { name: "Apply", exact: true }).count()).toBe(0);
+    await goTo(page, "#/upstreams/shop/v1", "Upstream v1");
+    await shows(page, "Configuration");
     expect(await page.getByRole("button", { name: /^Drain/ }).count()).toBe(0);
     await goTo(page, "#/apply", "Read only");
     expect(await asked(page, "PUT", "/gateway/source", '"{}"', { "If-Match": '"x"' })).toBe(404);

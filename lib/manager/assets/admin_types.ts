@@ -168,13 +168,15 @@ export interface UpstreamHealth {
   readonly weight: number;
   /** Null: none. Older gateways send none. */
   readonly group?: string | null;
-  /** "unknown", "healthy", "unhealthy", "ejected"; "draining": its weight is 0. */
+  /** "unknown", "healthy", "unhealthy", "ejected"; "draining": its configured weight is 0. */
   readonly state: string;
   readonly usable: boolean;
   readonly since: string | null;
   readonly until: string | null;
   readonly reason: string | null;
   readonly in_flight: number;
+  /** What an administrator has said since the last reload. Older gateways send none. */
+  readonly admin_state?: "drain" | "eject" | null;
 }
 
 export interface ServiceHealth {

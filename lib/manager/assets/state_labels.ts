@@ -15,9 +15,11 @@ export interface UpstreamLabel extends Label {
 }
 
 /** Null: not known. */
-export function upstreamLabel(upstream: Pick<UpstreamHealth, "state" | "usable"> | null): UpstreamLabel {
+export function upstreamLabel(upstream: Pick<UpstreamHealth, "state" | "usable" | "admin_state"> | null): UpstreamLabel {
   if (upstream === null) return { text: "Not known", tone: "idle", rank: 1 };
-  const { state, usable } = upstream;
+  const { state, usable, admin_state: adminState = null } = upstream;
+  // By an administrator: it gets no requests, healthy or not.
+  if (adminState !== null) return { text: adminState === "drain" ? "Drained" : "Taken out", tone: "warn", rank: 3 };
   if (state === "unhealthy") return { text: "Unhealthy", tone: "bad", rank: 5 };
   if (state === "ejected") return { text: "Ejected", tone: "bad", rank: 4 };
   // Configured by a weight of 0: not a fault.

@@ -1,7 +1,7 @@
 /**
  * The upstreams page: all upstreams in a table, and each on a separate page with its state, traffic and response times.
  */
-import type { ServiceConfig, TryFigures, UpstreamConfig, UpstreamHealth } from "./api.ts";
+import type { ServiceConfig, ServiceHealth, TryFigures, UpstreamConfig, UpstreamHealth } from "./api.ts";
 import { circuitLabel, upstreamLabel } from "./state_labels.ts";
 import { detailPage, listPage, type Detail } from "./configured_pages.ts";
 import { el, setText } from "./dom.ts";
@@ -11,8 +11,9 @@ import { hashFor } from "./url_hash.ts";
 import { balancingFacts, type GroupNow } from "./balancing_view.ts";
 import { sharesOf, type Group, type Share } from "./balancing.ts";
 import { addressOf, figuresByName, healthOf, type FiguresByName } from "./inventory.ts";
-import type { Known, OpenPage } from "./page.ts";
+import type { Frame, Known, OpenPage } from "./page.ts";
 import { breakable, breadcrumbs, factList, figureStrip, groupBadge, link, section, setOptional, settingsList, stateBadge } from "./components.ts";
+import { upstreamActions } from "./upstream_actions.ts";
 import { DataTable, figureColumns, fixedPart, textPart, type Column, type Part } from "./tables.ts";
 
 /** One upstream of one service. */
@@ -190,7 +191,7 @@ function shareText(share: Share | null): string {
   return share === null ? "–" : `${percent(share.share)}${share.how === "planned" ? " planned" : ""}`;
 }
 
-export const upstreamPage: OpenPage = (_frame, [serviceName = "", id = ""]) =>
+export const upstreamPage: OpenPage = (frame, [serviceName = "", id = ""]) =>
   detailPage({
     title: `Upstream ${id}`,
     service: serviceName,
@@ -201,16 +202,18 @@ export const upstreamPage: OpenPage = (_frame, [serviceName = "", id = ""]) =>
       return service === undefined || upstream === undefined ? null : { service, upstream };
     },
     shown: ({ service }) => service,
-    create: upstreamDetail,
+    create: (row) => upstreamDetail(row, frame),
   });
 
-function upstreamDetail(row: UpstreamRow): Detail {
+function upstreamDetail(row: UpstreamRow, frame: Frame): Detail {
   const { service, upstream } = row;
   const now = new UpstreamsNow();
   const strip = figureStrip({ ofRequests: false });
   const charts = figureCharts({ service: service.name, upstream: upstream.id });
   const badge = stateBadge();
   const circuit = stateBadge();
+  let health: ServiceHealth | null = null;
+  const actions = upstreamActions(frame, service.name, upstream.id, () => health);
   const lines = { since: factLine("Since"), until: factLine("Back"), reason: factLine("Reason"), share: factLine("Share") };
   const state = el("dl", { class: "pairs" }, ...Object.values(lines).flatMap(({ term, value }) => [term, value]));
   const configuration = factList([
@@ -227,6 +230,7 @@ function upstreamDetail(row: UpstreamRow): Detail {
     { class: "stack" },
     breadcrumbs(path, upstream.id),
     el("p", { class: "badges" }, badge.node, circuit.node),
+    actions.node,
     strip.node,
     el("p", { class: "muted" }, "Times and errors count attempts: until the head of the response, or the failure."),
     charts.node,
@@ -244,7 +248,9 @@ function upstreamDetail(row: UpstreamRow): Detail {
       now.update(known);
       const current = now.state(row);
       badge.set(upstreamLabel(current));
-      setOptional(circuit, circuitLabel(healthOf(known.health, service.name)?.circuit_breaker));
+      health = healthOf(known.health, service.name) ?? null;
+      setOptional(circuit, circuitLabel(health?.circuit_breaker));
+      actions.refresh();
       const figures = now.figures(row);
       charts.update(known);
       strip.update(figures === null ? null : { ...figures, in_flight: inFlightOf(now, row) ?? 0 });

@@ -17,6 +17,8 @@ export interface WarningGroup {
 const OUTAGE = ["no_upstream", "circuit_open", "upstream_down", "upstream_ejected"];
 const FAILING = new Set([...OUTAGE, "reload_refused", "tests_failed", "certificate_expired", "counters_down", "workers_missing", "plugin_faults", "mtls_idle"]);
 const ADVICE = new Set(["certificates_unused", "route_unreachable", "group_unknown", "caller_unused", "stale_acceptance", "more"]);
+/** Not failing yet, or on purpose, and not to be forgotten. */
+const PROBLEMS = ["certificate_expires", "upstream_taken_out"];
 const ORDER: readonly Severity[] = ["failing", "risk", "advice"];
 
 /** Of a code that is not known, of a newer gateway, it is "risk". */
@@ -40,9 +42,9 @@ export function groupsOf(warnings: readonly Warning[]): readonly WarningGroup[] 
   return made.sort((a, b) => ORDER.indexOf(a.severity) - ORDER.indexOf(b.severity));
 }
 
-/** What is wrong at this moment or within days, failed tests included, and all other warnings. */
+/** What is wrong or out of use at this moment or within days, failed tests included, and all other warnings. */
 export function problemsOf({ warnings, tests }: Pick<Status, "warnings" | "tests">): { readonly problems: readonly Warning[]; readonly others: readonly Warning[] } {
-  const isProblem = (warning: Warning): boolean => severityOf(warning) === "failing" || warning.code === "certificate_expires";
+  const isProblem = (warning: Warning): boolean => severityOf(warning) === "failing" || PROBLEMS.includes(warning.code);
   return { problems: [...testsWarning(tests ?? null), ...warnings.filter(isProblem)], others: warnings.filter((warning) => !isProblem(warning)) };
 }
 

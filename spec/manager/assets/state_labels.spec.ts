@@ -14,6 +14,11 @@ describe("the label of an upstream's state", () => {
     expect(upstreamLabel({ state, usable })).toMatchObject({ text, tone });
   });
 
+  it.each([["drain", "Drained"], ["eject", "Taken out"]] as const)("the label of an upstream's state shows what an administrator said (%s) before its health", (admin_state, text) => {
+    for (const state of ["healthy", "unhealthy", "draining"]) expect(upstreamLabel({ state, usable: false, admin_state })).toMatchObject({ text, tone: "warn" });
+    expect(upstreamLabel({ state: "healthy", usable: true, admin_state: null })).toMatchObject({ text: "Healthy" });
+  });
+
   it("the label of an upstream's state ranks the worst highest, so that sorting finds trouble first", () => {
     const states = ["healthy", "unknown", "draining", "ejected", "unhealthy"].map(
       (state) => upstreamLabel({ state, usable: state === "healthy" || state === "unknown" }).rank,

@@ -32,10 +32,10 @@ describe("groups of warnings", () => {
 });
 
 describe("what is wrong", () => {
-  it("is what fails, failed tests, and certificates near their end; all else are other warnings", () => {
-    const warnings = ["guard_bypassed", "plugin_faults", "certificate_expires", "caller_unused"].map((code) => warning(code));
+  it("is what fails, failed tests, certificates near their end, and upstreams out of use; all else are other warnings", () => {
+    const warnings = ["guard_bypassed", "plugin_faults", "certificate_expires", "upstream_taken_out", "caller_unused"].map((code) => warning(code));
     const { problems, others } = problemsOf({ warnings, tests: { passed: 1, failed: 2 } });
-    expect(problems.map(({ message }) => message)).toEqual(["2 of 3 tests of the configuration failed.", "plugin_faults", "certificate_expires"]);
+    expect(problems.map(({ message }) => message)).toEqual(["2 of 3 tests of the configuration failed.", "plugin_faults", "certificate_expires", "upstream_taken_out"]);
     expect(others.map(({ code }) => code)).toEqual(["guard_bypassed", "caller_unused"]);
   });
 

@@ -1,0 +1,65 @@
+/**
+ * The buttons that take an upstream out of traffic and bring it back, until the next reload.
+ */
+import { ask, type ServiceHealth } from "./api.ts";
+import { el, setText } from "./dom.ts";
+import type { Frame } from "./page.ts";
+import type { Part } from "./tables.ts";
+
+const ACTIONS = {
+  drain: { label: "Drain", effect: "gets no new requests, but those of its sticky sessions" },
+  eject: { label: "Eject", effect: "gets no requests" },
+  use: { label: "Use", effect: "gets requests again" },
+} as const;
+
+type State = keyof typeof ACTIONS;
+
+const STATES = Object.keys(ACTIONS) as readonly State[];
+const UNTIL = "until the next reload of the configuration";
+
+/** Hidden from users who change nothing, and where the gateway is too old. `healthOf`: the state of the service; null: not known. */
+export function upstreamActions(frame: Frame, service: string, id: string, healthOf: () => ServiceHealth | null): Part {
+  const buttons = STATES.map((state) => ({ state, node: el("button", { type: "button", class: "button", onclick: () => void set(state) }, ACTIONS[state].label) }));
+  const note = el("p", { class: "muted" });
+  const group = el("div", { class: "badges", role: "group", "aria-label": `Traffic of upstream ${id}` }, ...buttons.map(({ node }) => node));
+  const node = el("div", { class: "card stack", hidden: true }, group, note);
+  const stateNow = (): State | null => {
+    const found = healthOf()?.upstreams.find((upstream) => upstream.id === id)?.admin_state;
+    return found === undefined ? null : (found ?? "use");
+  };
+  let isBusy = false;
+  return {
+    node,
+    refresh() {
+      const now = stateNow();
+      node.hidden = now === null || frame.session?.write !== true;
+      for (const button of buttons) {
+        button.node.setAttribute("aria-pressed", String(button.state === now));
+        button.node.classList.toggle("button--primary", button.state === now);
+      }
+      setText(note, now === null || now === "use" ? `Drain and Eject hold ${UNTIL}; the file is not changed.` : `Taken out by an administrator ${UNTIL}: it ${ACTIONS[now].effect}.`);
+    },
+  };
+
+  async function set(state: State): Promise<void> {
+    if (isBusy || state === stateNow() || !confirm(questionOf(state))) return;
+    isBusy = true;
+    try {
+      await ask("POST", `/gateway/upstreams/${encodeURIComponent(service)}/${encodeURIComponent(id)}`, { body: { state } });
+      frame.showMessage(`Upstream ${id} ${ACTIONS[state].effect}.`, "good");
+      await frame.refresh();
+    } catch (error) {
+      frame.showError(error);
+    } finally {
+      isBusy = false;
+    }
+  }
+
+  function questionOf(state: State): string {
+    const { label, effect } = ACTIONS[state];
+    if (state === "use") return `${label} upstream “${id}”? It ${effect}.`;
+    const isLast = !(healthOf()?.upstreams ?? []).some((upstream) => upstream.usable && upstream.id !== id);
+    const warning = isLast ? `It is the last one of service “${service}” that can be used: requests will get 503.\n\n` : "";
+    return `${warning}${label} upstream “${id}”? It ${effect}, ${UNTIL}.`;
+  }
+}
