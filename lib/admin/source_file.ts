@@ -6,7 +6,7 @@ import { randomBytes } from "node:crypto";
 import { accessSync, constants, realpathSync, statSync, type Stats } from "node:fs";
 import { chmod, chown, lstat, readdir, rm, type FileHandle } from "node:fs/promises";
 import { basename, dirname, join, resolve, sep } from "node:path";
-import { Fault, ignore } from "../base/errors.ts";
+import { Fault, ignore, messageOf } from "../base/errors.ts";
 import { readRegularFile, whyUnreadable } from "../base/regular_file.ts";
 import { replaceFile } from "../base/replaced_file.ts";
 import { sourceDigest } from "../config/load.ts";
@@ -68,9 +68,10 @@ export class SourceFile {
 
   /**
    * Replaces the content, if it still is that of `before`; owner and mode stay. Rejects with a `Fault`, and nothing has changed. `expect` gets
-   * the signature of the new file, so that a watcher does not take it for another change. Returns what puts the former content back.
+   * the signature of the new file, so that a watcher does not take it for another change. Returns what puts the former content back, or rejects with a
+   * `Fault` that says why the new one came not into force, and why it may still be there.
    */
-  async replace(text: Buffer, before: FileState, expect: NonNullable<Parameters<Replacement["write"]>[0]> = ignore): Promise<() => Promise<void>> {
+  async replace(text: Buffer, before: FileState, expect: NonNullable<Parameters<Replacement["write"]>[0]> = ignore): Promise<(why: unknown) => Promise<void>> {
     const { target } = before;
     const beside = join(dirname(target), `.${basename(target)}.${randomBytes(12).toString("hex")}.new`);
     const check = () => {
@@ -83,7 +84,13 @@ export class SourceFile {
     } catch (error) {
       throw error instanceof Fault ? error : new Fault("conflict", `${this.#path} cannot be replaced: ${whyNotReplaced(error)}.`);
     }
-    return async () => void (await this.replace(before.text, { target, text, digest: sourceDigest(text) }, expect));
+    return async (why) => {
+      try {
+        await this.replace(before.text, { target, text, digest: sourceDigest(text) }, expect);
+      } catch (error) {
+        throw new Fault("conflict", `The configuration cannot come into force: ${messageOf(why)}. The former text of the file could not be put back: ${messageOf(error)}`);
+      }
+    };
   }
 }
 

@@ -21,10 +21,13 @@ export async function reloadFrom(gateway: GatewayCore, by: ReloadCause, settings
   const { configuration, runtime: { parts } } = GatewayCore.partsOf(gateway);
   await parts.loadPart("reloads");
   if (replacement === undefined) await configuration.reader.loadModules().catch(() => {}); // The reload fails for the same reason, and reports it.
+  let taken: LastReload | null = null;
   try {
     const { reloads } = configuration;
     const { digest, changed, changes } = await (replacement === undefined ? reloads.reload(undefined, by) : reloads.replaceFile(replacement, by)).finally(onEnd);
-    const { signer } = configuration;
+    const { loadedAt: at, lastReload, signer } = configuration;
+    // The next reload in the queue may have failed by now.
+    taken = lastReload?.outcome === "taken" ? lastReload : { at, by, digest, outcome: "taken", changes };
     const count = (which: Change["change"]) => changes.filter(({ change }) => change === which).length;
     const counts = changed ? { added: count("added"), altered: count("altered"), removed: count("removed") } : {};
     const lines = changes.slice(0, MAX_LOGGED_CHANGES).map(parts.part("changes").changeLine);
@@ -39,7 +42,7 @@ export async function reloadFrom(gateway: GatewayCore, by: ReloadCause, settings
     log.error(`reload refused, configuration ${gateway.digest} stays in force`, { file: settings.configPath, by, ...(isJson && { issues }) });
     if (!isJson) for (const issue of issues) log.error(`  ${issue}`);
   }
-  return configuration.lastReload!;
+  return taken ?? configuration.lastReload!;
 }
 
 /** Reloads the files that the configuration in force names, if their content has changed. */

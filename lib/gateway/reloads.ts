@@ -13,8 +13,8 @@ import type { Reloaded, ReloadCause } from "./status.ts";
 /** A text that is to become the content of the configuration's file. */
 export interface Replacement {
   readonly text: Buffer;
-  /** Puts it there, once every thread can use it. `expect`: see `watchFiles`. Returns what takes it back. */
-  readonly write: (expect?: (path: string, signature: string) => void) => Promise<() => Promise<void>>;
+  /** Puts it there, once every thread can use it. `expect`: see `watchFiles`. Returns what takes it back; `why`: the error for which. */
+  readonly write: (expect?: (path: string, signature: string) => void) => Promise<(why: unknown) => Promise<void>>;
 }
 
 export class Reloads {
@@ -157,7 +157,7 @@ export class Reloads {
     try {
       configuration.enforce(prepared);
     } catch (error) {
-      await takeBack?.();
+      await takeBack?.(error);
       throw error;
     }
   }

@@ -1,5 +1,5 @@
 /** What happens to the file while something goes wrong with PUT /gateway/source: it is the former one, and nothing lies beside it. */
-import { chmodSync, readdirSync, statSync, utimesSync, writeFileSync } from "node:fs";
+import { chmodSync, readdirSync, rmSync, statSync, utimesSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { Writing } from "../../lib/admin/writing.ts";
@@ -159,6 +159,33 @@ describe("a configuration that the gateway cannot take after all", () => {
     expect(statSync(all.file).mtime).not.toEqual(longAgo);
     all.unchanged();
   });
+});
+
+it("an answer has its changes also where the next reload fails before it is written", async () => {
+  const all = await started();
+  const { configuration } = GatewayCore.partsOf(all.gateway);
+  const { onReplaced } = configuration;
+  let next: Promise<unknown> = Promise.resolve();
+  configuration.onReplaced = (...both) => {
+    onReplaced(...both);
+    rmSync(all.file);
+    next = all.gateway.reload().catch((error: Error) => error);
+  };
+  const got = await all.put(text(2));
+  expect(await next).toBeInstanceOf(ConfigError);
+  expect(all.gateway.status.lastReload).toMatchObject({ outcome: "refused" });
+  expect([got.status, got.json]).toEqual([200, { digest: digestOf(text(2)), changed: true, changes: [expect.objectContaining({ kind: "upstream", change: "altered" })] }]);
+});
+
+it("a former text that cannot be put back either: the answer says both reasons", async () => {
+  const all = await started();
+  const { configuration } = GatewayCore.partsOf(all.gateway);
+  const drop = configuration.drop.bind(configuration);
+  configuration.drop = (prepared) => (drop(prepared), writeFileSync(all.file, text(7)));
+  const got = await all.put(JSON.stringify({ ...withPort(2), global: { access_log: { file: join(all.folder, "missing", "access.log") } } }));
+  expect([got.status, got.json.code]).toEqual([409, "conflict"]);
+  expect(got.json.detail).toMatch(/^The configuration cannot come into force: [^]*cannot write to [^]*\. The former text of the file could not be put back: .*gw\.json has been changed meanwhile: its digest is [0-9a-f]{12}\.$/);
+  expect([all.content(), all.gateway.digest]).toEqual([text(7), digestOf(text(1))]);
 });
 
 it("a change by hand that comes while the new text is being checked stays: 412 with its digest", async () => {
