@@ -14,7 +14,11 @@ import type { InterfaceOptions } from "./views.ts";
 const MAX_LINES = 25;
 const MAX_FILTER_CHARACTERS = 1_024;
 
+/** Of one user: others always have places. */
+const MAX_OF_USER = (MAX_READERS * 3) / 4;
+
 interface Reader extends StreamReader {
+  readonly user: string;
   readonly id: number;
   readonly filter: TailFilter;
   /** Requests whose lines it did not get, because it was blocked. */
@@ -35,19 +39,20 @@ export class TailStreams {
     this.#readers = new StreamReaders(options.clock, () => this.#follow());
   }
 
-  /** "full" and "ended": `open` must not be called. */
-  get state(): "open" | "full" | "ended" {
+  /** "full" and "ended": `open` must not be called for this user. */
+  stateFor(user: string): "open" | "full" | "ended" {
     if (this.#isClosed) return "ended";
-    return this.#readers.size >= MAX_READERS ? "full" : "open";
+    const own = Array.from(this.#readers).filter((reader) => reader.user === user);
+    return this.#readers.size >= MAX_READERS || own.length >= MAX_OF_USER ? "full" : "open";
   }
 
   /** A sentence if the query of `target` cannot be used. */
-  open(mayRead: () => boolean, target: string): Readable | string {
+  open(mayRead: () => boolean, target: string, user: string): Readable | string {
     const filter = readTailFilter(target);
     if (typeof filter === "string") return filter;
     const body = new Readable({ read() {} });
     body.push(`retry: ${RETRY_MS}\n\n`);
-    this.#readers.add({ body, mayRead, blockedAt: null, id: ++this.#lastId, filter, missed: 0 });
+    this.#readers.add({ body, user, mayRead, blockedAt: null, id: ++this.#lastId, filter, missed: 0 });
     return body;
   }
 

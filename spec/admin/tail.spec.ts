@@ -12,7 +12,8 @@ import { manualClock } from "../support/clock.ts";
 import { oneService } from "../support/gateway.ts";
 import { eventually } from "../support/raw_client.ts";
 import { threadsOf } from "../support/threads.ts";
-import { startAdmin } from "./harness.ts";
+import { cookieOf, startAdmin } from "./harness.ts";
+import { AS_VIEWER, VIEWER } from "./writable.ts";
 
 const open: Readable[] = [];
 afterEach(() => open.splice(0).forEach((each) => each.destroy()));
@@ -37,11 +38,11 @@ function read(body: Readable) {
 
 async function running() {
   const all = gatewayWith();
-  const admin = await startAdmin({ clock: all.clock, gateway: all.gateway as unknown as Shown });
-  const cookie = await admin.session();
+  const admin = await startAdmin({ viewer: VIEWER, clock: all.clock, gateway: all.gateway as unknown as Shown });
+  const [cookie, viewer] = [await admin.session(), cookieOf(await admin.login(AS_VIEWER))];
   const tail = (query = "", headers: Record<string, string> = { cookie }) =>
     new Promise<IncomingMessage>((resolve, reject) => void request({ port: admin.port, host: "127.0.0.1", path: `/gateway/tail${query}`, headers, agent: false }, resolve).on("error", reject).end());
-  return { ...all, ...admin, cookie, tail };
+  return { ...all, ...admin, cookie, viewer, tail };
 }
 
 describe("GET /gateway/tail", () => {
@@ -78,14 +79,19 @@ describe("GET /gateway/tail", () => {
     expect(accessLog.isOn).toBe(false);
   });
 
-  it("serves 32 readers: the 33rd is refused until one has left", async () => {
-    const { tail } = await running();
-    const streams = await Promise.all(Array.from({ length: 32 }, () => tail()));
-    streams.forEach((each) => read(each));
-    const refused = await tail();
-    expect([refused.statusCode, refused.headers["retry-after"]]).toEqual([503, "5"]);
-    refused.resume();
-    streams[0]!.destroy();
+  it("serves 32 readers, 24 of one user at most, so that others have places: the next is refused until one has left", async () => {
+    const { tail, cookie, viewer } = await running();
+    const fill = async (headers: Record<string, string>, count: number) => {
+      const streams = await Promise.all(Array.from({ length: count }, () => tail("", headers)));
+      streams.forEach((each) => read(each));
+      const refused = await tail("", headers);
+      expect([streams.map(({ statusCode }) => statusCode), refused.statusCode, refused.headers["retry-after"]]).toEqual([Array.from({ length: count }, () => 200), 503, "5"]);
+      refused.resume();
+      return streams;
+    };
+    await fill({ cookie: viewer }, 24);
+    const [first] = await fill({ cookie }, 8);
+    first!.destroy();
     await expect.poll(async () => {
       const next = await tail();
       open.push(next);
@@ -105,7 +111,7 @@ describe("the streams of the tail", () => {
   it("hold nothing for a reader that does not read, count what it misses, tell it when it reads on, and cut it off after half a minute", async () => {
     const { gateway, clock, get } = gatewayWith();
     const streams = new TailStreams({ clock, gateway });
-    const [quick, slow] = [streams.open(() => true, "/gateway/tail") as Readable, streams.open(() => true, "/gateway/tail") as Readable];
+    const [quick, slow] = [streams.open(() => true, "/gateway/tail", "anna") as Readable, streams.open(() => true, "/gateway/tail", "anna") as Readable];
     const [fast, late] = [read(quick), read(slow)];
     slow.pause();
     for (let i = 0; i < 20; i++) {
@@ -126,13 +132,13 @@ describe("the streams of the tail", () => {
     expect(fast.isEnded()).toBe(false);
     streams.close();
     await once(quick, "close");
-    expect(streams.state).toBe("ended");
+    expect(streams.stateFor("anna")).toBe("ended");
   });
 
   it("stay bounded under a flood: 20,000 requests a second, of which a reader gets 50 lines", async () => {
     const { gateway, clock, accessLog } = gatewayWith();
     const streams = new TailStreams({ clock, gateway });
-    const [stalled, quick] = [streams.open(() => true, "/gateway/tail") as Readable, streams.open(() => true, "/gateway/tail?path=flood") as Readable];
+    const [stalled, quick] = [streams.open(() => true, "/gateway/tail", "anna") as Readable, streams.open(() => true, "/gateway/tail?path=flood", "anna") as Readable];
     const stream = read(quick);
     open.push(stalled.pause());
     const call = new Call({ id: "r1", remoteAddress: "192.0.2.1", trustedRemote: false, startedAt: 0, inform: () => {} });
@@ -159,7 +165,7 @@ describe("the streams of the tail", () => {
     const told: Parameters<NonNullable<WorkerReports["tail"]>>[] = [];
     reports!.tail = (...given) => void told.push(given);
     const streams = new TailStreams({ clock, gateway });
-    const body = streams.open(() => true, "/gateway/tail?status=404") as Readable;
+    const body = streams.open(() => true, "/gateway/tail?status=404", "anna") as Readable;
     const stream = read(body);
     const [readers, receive] = told[0]!;
     expect(readers).toEqual([{ id: 1, filter: { status: "404" }, most: 13 }]);

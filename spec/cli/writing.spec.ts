@@ -1,5 +1,5 @@
 /** PUT /gateway/source of the running program, beside what watches its file, and in programs that have none. */
-import { readFileSync, writeFileSync } from "node:fs";
+import { readdirSync, readFileSync, renameSync, utimesSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { digestOf } from "../admin/writable.ts";
@@ -55,5 +55,77 @@ describe("edge-gateway demo", () => {
     const admin = await loggedIn(Number(port), { ADMIN_USER: "admin", ADMIN_PASSWORD: password! });
     const put = await admin("PUT", "/gateway/source", JSON.stringify(config()), { "if-match": '"0123456789ab"' });
     expect([put.status, json(put).code]).toEqual([status, code]);
+  });
+});
+
+describe("PUT /gateway/source of a program that is killed", () => {
+  it("leaves the file with one of the texts, whole; what is left beside it goes with a later start", { timeout: 60_000 }, async () => {
+    // White space makes a file that takes a while to write.
+    const text = (n: number) => JSON.stringify({ services: [{ name: "s", base_path: `/p${n}`, upstreams: [{ host: "127.0.0.1", port: 9 }], routes: [{ path: "/x" }] }] }) + " ".repeat(300_000);
+    const file = fileWith(text(0));
+    const environment = { ...CREDENTIALS, ADMIN_WRITE: "true" };
+    const isUnfinished = (name: string) => name.startsWith(".gw.json.") && name.endsWith(".new");
+    const besides = () => readdirSync(dirname(file)).filter((name) => name !== "gw.json" && name !== ".gw.json.history");
+    let [n, last] = [0, text(0)];
+    const deadline = performance.now() + 6_000;
+    for (let kills = 0; kills < 25 && (kills < 2 || performance.now() < deadline); kills++) {
+      const running = await runningFile(file, [], environment);
+      const admin = await loggedIn(Number(new URL(String(running.started.admin)).port));
+      const refused: number[] = [];
+      const puts = (async () => {
+        while (refused.length === 0) {
+          const { status } = await admin("PUT", "/gateway/source", text(++n), { "if-match": `"${digestOf(last)}"` });
+          if (status === 200) last = text(n);
+          else refused.push(status);
+        }
+      })().catch(() => {});
+      await new Promise((resolve) => setTimeout(resolve, Math.random() * 60));
+      running.child.kill("SIGKILL");
+      await Promise.all([running.ended, puts]);
+      const content = readFileSync(file, "utf8");
+      expect([refused, content === last || content === text(n), besides().every(isUnfinished)]).toEqual([[], true, true]);
+      last = content;
+    }
+    writeFileSync(join(dirname(file), `.gw.json.${"0".repeat(24)}.new`), "the rest of a crash");
+    // Another program on the same file may be writing younger ones.
+    for (const name of besides()) utimesSync(join(dirname(file), name), 1, 1);
+    await runningFile(file, [], environment);
+    await expect.poll(besides).toEqual([]);
+    expect(readFileSync(file, "utf8") === last).toBe(true);
+  });
+});
+
+describe("PUT /gateway/source beside changes by hand and SIGHUP", () => {
+  it("in the end file and configuration in force are the same, and each change that was answered with 200 was in force", { timeout: 60_000 }, async () => {
+    const text = (name: string) => JSON.stringify({ services: [{ name: "s", base_path: `/${name}`, upstreams: [{ host: "127.0.0.1", port: 9 }], routes: [{ path: "/x" }] }] });
+    const file = fileWith(text("start"));
+    const running = await runningFile(file, [], { ...CREDENTIALS, ADMIN_WRITE: "true" });
+    const admin = await loggedIn(Number(new URL(String(running.started.admin)).port));
+    const inForce = async () => json(await admin("GET", "/gateway/status")).digest as string;
+    for (let round = 0; round < 8; round++) {
+      const before = readFileSync(file, "utf8");
+      const expected = { "if-match": `"${digestOf(before)}"` };
+      const texts = [text(`a${round}`), text(`b${round}`)];
+      if (round % 3 !== 1) running.child.kill("SIGHUP");
+      const puts = texts.map((each) => admin("PUT", "/gateway/source", each, expected));
+      const hand = round % 2 === 1 ? text(`hand${round}`) : null;
+      if (hand !== null) {
+        await Promise.race([...puts, new Promise((resolve) => setTimeout(resolve, round * 3))]);
+        writeFileSync(`${file}.hand`, hand);
+        renameSync(`${file}.hand`, file);
+      }
+      if (round % 3 === 1) running.child.kill("SIGHUP");
+      const statuses = (await Promise.all(puts)).map(({ status }) => status);
+      const taken = texts.filter((_, i) => statuses[i] === 200);
+      expect(statuses.filter((status) => status !== 200 && status !== 412)).toEqual([]);
+      expect(taken.length).toBeLessThanOrEqual(1);
+      if (hand === null) expect(taken).toHaveLength(1);
+      const content = readFileSync(file, "utf8");
+      expect(hand === null ? taken : [hand, ...taken]).toContain(content);
+      await expect.poll(inForce, { timeout: 10_000 }).toBe(digestOf(content));
+      expect(readFileSync(file, "utf8")).toBe(content);
+      const logged = () => logLines(running.stderr()).filter(({ message, by }) => message === "configuration reloaded" && by === "admin").map(({ digest }) => digest);
+      for (const each of taken) await expect.poll(logged).toContain(digestOf(each));
+    }
   });
 });
