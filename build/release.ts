@@ -1,6 +1,6 @@
 /**
- * `npm run release`: makes release/ from the commit that is checked out: the tarball, an SBOM, the provenance, their checksums and, with
- * RELEASE_KEY, a signature. The same commit, Node, npm and SOURCE_DATE_EPOCH give the same bytes on every machine.
+ * `npm run release`: makes release/ from the commit that is checked out: the tarball, an SBOM, a VEX document, the provenance, their
+ * checksums and, with RELEASE_KEY, a signature. The same commit, Node, npm and SOURCE_DATE_EPOCH give the same bytes on every machine.
  */
 import { execFileSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
@@ -11,6 +11,7 @@ import { signatureOf } from "../lib/base/signature.ts";
 import { sha256, type Artefact, type Facts, type Lock } from "./facts.ts";
 import { provenance } from "./provenance.ts";
 import { sbom } from "./sbom.ts";
+import { vex } from "./vex.ts";
 
 const ROOT = resolve(import.meta.dirname, "..");
 
@@ -46,7 +47,9 @@ function release(): void {
     tarSum: sha256(gunzipSync(tarball.content)),
   };
   const bom: Artefact = { name: `${name}-${version}.cdx.json`, content: jsonOf(sbom(facts)) };
-  const artefacts = [tarball, bom, { name: `${name}-${version}.provenance.json`, content: jsonOf(provenance(facts, [tarball, bom])) }];
+  const statements: Artefact = { name: "vex.openvex.json", content: jsonOf(vex(facts)) };
+  const made = [tarball, bom, statements];
+  const artefacts = [...made, { name: `${name}-${version}.provenance.json`, content: jsonOf(provenance(facts, made)) }];
   artefacts.sort((a, b) => (a.name < b.name ? -1 : 1));
   const sums = Buffer.from(artefacts.map((each) => `${sha256(each.content)}  ${each.name}\n`).join(""));
   write([...artefacts, { name: "SHA256SUMS", content: sums }, ...(key === null ? [] : [{ name: "SHA256SUMS.sig", content: Buffer.from(sign(sums, key)) }])]);

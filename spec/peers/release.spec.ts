@@ -23,7 +23,8 @@ const version = current.replace("-dev", "");
 const TARBALL = `edge-gateway-${version}.tgz`;
 const BOM = `edge-gateway-${version}.cdx.json`;
 const PROVENANCE = `edge-gateway-${version}.provenance.json`;
-const SIGNED = [TARBALL, BOM, PROVENANCE];
+const VEX = "vex.openvex.json";
+const SIGNED = [TARBALL, BOM, PROVENANCE, VEX];
 const EPOCH = 1_700_000_000;
 const COMMIT_TIME = "2026-01-02T03:04:05Z";
 
@@ -258,10 +259,16 @@ describe("the bill of materials", () => {
   });
 });
 
+describe("the VEX document", () => {
+  it("is of this release", () => {
+    expect(json(VEX)).toMatchObject({ "@id": `urn:edge-gateway:vex:${version}`, timestamp: new Date(EPOCH * 1000).toISOString() });
+  });
+});
+
 describe("the provenance", () => {
   it("names the files with their SHA-256, the commit, the tools, and the tarball without its compression", () => {
     const { subject, predicateType, predicate } = json(PROVENANCE);
-    expect(subject).toEqual([TARBALL, BOM].map((name) => ({ name, digest: { sha256: sha256(released(ada, name)) } })));
+    expect(subject).toEqual([TARBALL, BOM, VEX].map((name) => ({ name, digest: { sha256: sha256(released(ada, name)) } })));
     const commit = done("git rev-parse HEAD", ada).trim();
     expect([predicateType, predicate.buildDefinition.externalParameters]).toEqual(["https://slsa.dev/provenance/v1", { version, commit, source_date_epoch: EPOCH }]);
     const uris = predicate.buildDefinition.resolvedDependencies.map(({ uri }: { readonly uri?: string }) => uri);
