@@ -10,18 +10,23 @@ import { namedFile } from "./config_file.ts";
 import { Failure } from "./failure.ts";
 import { printable } from "./terminal.ts";
 
-const FORMS = { json: (audited: Audited) => `${JSON.stringify(audited.audit, null, 2)}\n`, systemd: systemdUnit, "network-policy": networkPolicy, permission: permissionFlags };
+const jsonOf = (value: unknown) => `${JSON.stringify(value, null, 2)}\n`;
+const RULES = { json: ({ audit }: Audited) => jsonOf(audit), systemd: systemdUnit, "network-policy": networkPolicy, permission: permissionFlags };
 
-export const audit: RunCommand = async (given) => {
-  const config = namedFile(given);
-  const forms = Object.keys(FORMS).filter((name) => given.flags[name] !== undefined) as (keyof typeof FORMS)[];
-  const [form, second] = forms;
-  if (second !== undefined) throw new Failure(`choose one of --${form} and --${second}`, 2);
-  const shared = Object.fromEntries(Object.entries(given.flags).filter(([name]) => !(name in FORMS)));
-  const audited = await auditOf({ ...shared, config });
-  process.stdout.write(form === undefined ? printable(textOf(audited.audit)) : FORMS[form](audited));
-  return 0;
-};
+/** `loadEvidence`: for --evidence alone. */
+export function auditWith(loadEvidence: () => Promise<(audited: Audited) => unknown>): RunCommand {
+  return async (given) => {
+    const config = namedFile(given);
+    const forms = { ...RULES, evidence: async (audited: Audited) => jsonOf((await loadEvidence())(audited)) };
+    const names = Object.keys(forms).filter((name) => given.flags[name] !== undefined) as (keyof typeof forms)[];
+    const [form, second] = names;
+    if (second !== undefined) throw new Failure(`choose one of --${form} and --${second}`, 2);
+    const shared = Object.fromEntries(Object.entries(given.flags).filter(([name]) => !(name in forms)));
+    const audited = await auditOf({ ...shared, config });
+    process.stdout.write(form === undefined ? printable(textOf(audited.audit)) : await forms[form](audited));
+    return 0;
+  };
+}
 
 export function textOf({ modules, lines, on_request: later, reads, writes, listens, dials, secrets }: Audit): string[] {
   const server = ({ host, port, why }: Destination) => `${host.includes(":") ? `[${host}]` : host}:${port}  ${why}`;

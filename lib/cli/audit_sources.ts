@@ -92,7 +92,7 @@ export async function auditOf(flags: Flags) {
     dials: [...dials, ...(hasNameServers ? nameServers() : [])],
     secrets: unique([...secretsOfSettings(settings, flags), ...secretsOf(read), ...keys.map((path) => `file:${path}`)]),
   };
-  return { audit, settings, parts: modules, hasTests, watched };
+  return { audit, settings, config, kinds: read.loaded.kinds, parts: modules, hasTests, watched };
 }
 
 function onRequest(settings: Settings, parts: Parts, atStart: readonly AuditedModule[]): readonly AuditedModule[] {

@@ -95,10 +95,11 @@ export const COMMANDS = {
       systemd: { value: null, help: "Print directives for a systemd unit." },
       "network-policy": { value: null, help: "Print a Kubernetes NetworkPolicy." },
       permission: { value: null, help: "Print flags of Node's permission model, for the Node that runs this command." },
+      evidence: { value: null, help: "Print as JSON which requirements of NIST, OpenSSF, CRA and DISA are met." },
     },
     remedy: "name the configuration with --config FILE",
     exits: "0 printed",
-    load: async () => (await import("./audit.ts")).audit,
+    load: async () => (await import("./audit.ts")).auditWith(async () => (await import("./evidence.ts")).evidenceOf),
   },
   build: {
     about: "Make a package that has only what this configuration and these settings name",
