@@ -26,8 +26,11 @@ export interface Redis {
 
 const run = promisify(execFile);
 
-/** `args` are redis-server's; with `tls` it has a TLS port only, and asks for client certificates. */
-export async function redis(args: readonly string[] = [], tls = false): Promise<Redis> {
+/** Is told what ends a server. */
+type Keep = (end: () => Promise<void>) => void;
+
+/** `args` are redis-server's; with `tls` it has a TLS port only, and asks for client certificates. It ends with the test unless `keep` is given. */
+export async function redis(args: readonly string[] = [], tls = false, keep: Keep = onTestFinished): Promise<Redis> {
   const folder = mkdtempSync(join(tmpdir(), "edge-gateway-redis-"));
   const files = { "ca.pem": CA.cert, "server.pem": SERVER.cert, "server.key": SERVER.key, "client.pem": CLIENT.cert, "client.key": CLIENT.key };
   for (const [name, content] of Object.entries(files)) writeFileSync(join(folder, name), content);
@@ -60,7 +63,7 @@ export async function redis(args: readonly string[] = [], tls = false): Promise<
   };
   const started = start();
   // Before it is awaited: a test that fails while several servers start has to end all of them.
-  onTestFinished(async () => {
+  keep(async () => {
     await stop();
     rmSync(folder, { recursive: true, force: true });
   });
@@ -128,11 +131,11 @@ export async function until(holds: () => boolean | Promise<boolean>, state: () =
 }
 
 /** A Cluster on loopback: first the primaries, then `replicas` of each. */
-export async function cluster(primaries: number, replicas = 0, args: readonly string[] = []): Promise<Redis[]> {
+export async function cluster(primaries: number, replicas = 0, args: readonly string[] = [], keep?: Keep): Promise<Redis[]> {
   const count = primaries * (1 + replicas);
   const fixed = ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000"];
   const nodes = await Promise.all(
-    Array.from({ length: count }, async () => redis([...fixed, "--cluster-port", String(await freePort()), ...args])),
+    Array.from({ length: count }, async () => redis([...fixed, "--cluster-port", String(await freePort()), ...args], false, keep)),
   );
   const addresses = nodes.map(({ port }) => `127.0.0.1:${port}`);
   await run("redis-cli", ["--cluster", "create", ...addresses, "--cluster-replicas", String(replicas), "--cluster-yes"]);

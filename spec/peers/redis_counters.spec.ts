@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { readFileSync, writeFileSync } from "node:fs";
 import net from "node:net";
 import { join } from "node:path";
-import { describe, expect, it, onTestFinished } from "vitest";
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { systemClock } from "../../lib/base/clock.ts";
 import { createLog } from "../../lib/base/log.ts";
 import { WriteBatch } from "../../lib/base/event_loop.ts";
@@ -15,6 +15,7 @@ import { connect, readyEvent } from "../../lib/upstream/connect.ts";
 import { UpstreamTls, type UpstreamTlsSettings } from "../../lib/upstream/tls.ts";
 import { ANYWHERE } from "../support/anywhere.ts";
 import { counting, Model } from "../contracts/counters.ts";
+import { manualClock, type ManualClock } from "../support/clock.ts";
 import { random } from "../support/random.ts";
 import { cluster, proxy, redis, until, type Redis } from "./redis.ts";
 
@@ -66,6 +67,19 @@ async function isDown({ counters }: Made, reason: RegExp): Promise<void> {
   await until(() => counters.report.state === "down" && counters.report.servers.some((each) => reason.test(each.reason ?? "")), () => JSON.stringify(counters.report));
 }
 
+/** Lets time pass until it is down. */
+async function passesUntilDown(made: Made, clock: ManualClock, reason: RegExp): Promise<void> {
+  await until(() => (clock.advance(10), made.counters.report.servers.some((each) => reason.test(each.reason ?? ""))), () => JSON.stringify(made.counters.report));
+}
+
+/** Lets time pass until it is up, but none while the server is asked: a slow machine is not to be taken for a server that hangs. */
+async function passesUntilUp(made: Made, clock: ManualClock): Promise<void> {
+  await until(() => {
+    if (made.counters.report.servers[0]!.state === "down") clock.advance(10);
+    return made.counters.report.state === "up";
+  }, () => JSON.stringify(made.counters.report));
+}
+
 /** The same script by a clock that a key has, in microseconds. */
 const SET_CLOCK = SCRIPT.replace("redis.call('TIME')", "{ 0, redis.call('GET', 'clock') or 0 }");
 
@@ -78,6 +92,29 @@ async function clockOf(server: Redis): Promise<(ms: number) => Promise<void>> {
     control.write(`SET clock ${ms * 1000}\r\n`);
     await once(control, "data");
   };
+}
+
+/** Of servers that decide for their own slots while others are missing. */
+const PARTIAL = ["--cluster-require-full-coverage", "no"];
+
+/** Servers need seconds to become a Cluster. All that the tests of this file take begin with it, three at a time, in the order in which they are taken. */
+const begun = new Map<string, Promise<Redis[]>[]>();
+const ends: (() => Promise<void>)[] = [];
+beforeAll(() => {
+  const lanes: Promise<unknown>[] = Array(3).fill(Promise.resolve());
+  const all: readonly Parameters<typeof begunCluster>[] = [[3], [3], [3, 0, PARTIAL], [3, 1], [3, 0, PARTIAL], [3, 0, PARTIAL], [3, 0, PARTIAL], [3], [3]];
+  for (const [i, words] of all.entries()) {
+    const [primaries, replicas, args] = words;
+    const own = lanes[i % 3]!.then(() => cluster(primaries, replicas, args, (end) => void ends.push(end)));
+    lanes[i % 3] = own.catch(() => {});
+    const key = JSON.stringify(words);
+    begun.set(key, [...(begun.get(key) ?? []), own]);
+  }
+});
+afterAll(async () => void (await Promise.all(ends.map((end) => end()))));
+
+function begunCluster(...words: [primaries: number, replicas?: number, args?: readonly string[]]): Promise<Redis[]> {
+  return begun.get(JSON.stringify(words))!.shift()!;
 }
 
 describe("counters in Redis", () => {
@@ -174,7 +211,7 @@ describe("a server of rate counters", () => {
 
   it("that restarts empty is used again, and its state is logged once for each change", async () => {
     const server = await redis();
-    const made = countersOn(server.port, { timeoutMs: 500 });
+    const made = countersOn(server.port);
     await isUp(made);
     const limiter = limiterOf(made);
     for (let i = 0; i < 3; i++) expect(await limiter.decide("a")).toMatchObject({ admitted: true });
@@ -210,21 +247,23 @@ describe("a server of rate counters", () => {
 
   it("that hangs costs its decisions timeout_ms until it has been silent for three times as long, further ones nothing, and is used again when it goes on", async () => {
     const server = await redis();
-    const made = countersOn(server.port, { timeoutMs: 50, onError: "local" });
+    const clock = manualClock();
+    const made = countersOn(server.port, { timeoutMs: 50, onError: "local" }, undefined, null, clock);
     await isUp(made);
     const limiter = limiterOf(made);
     expect(await limiter.decide("a")).toMatchObject({ admitted: true, remaining: [2] });
     server.process.kill("SIGSTOP");
     onTestFinished(() => void server.process.kill("SIGCONT"));
     // Counted in memory, from the beginning.
-    const first = await Promise.all([limiter.decide("a"), limiter.decide("a")]);
-    expect(first).toMatchObject([{ admitted: true, remaining: [2] }, { admitted: true, remaining: [1] }]);
-    await isDown(made, /no answer within 150 ms/);
+    const first = Promise.all([limiter.decide("a"), limiter.decide("a")]);
+    clock.advance(50);
+    expect(await first).toMatchObject([{ admitted: true, remaining: [2] }, { admitted: true, remaining: [1] }]);
+    await passesUntilDown(made, clock, /no answer within 150 ms/);
     expect(limiter.decide("a")).toMatchObject({ admitted: true, remaining: [0] });
     expect(limiter.decide("a")).toMatchObject({ admitted: false });
-    await isDown(made, /no answer within 1?0?00? ms/);
+    await passesUntilDown(made, clock, /no answer within 1?0?00? ms/);
     server.process.kill("SIGCONT");
-    await isUp(made);
+    await passesUntilUp(made, clock);
     expect((await limiter.decide("b")) as Decision).toMatchObject({ admitted: true, remaining: [2] });
     expect([...made.errors]).toEqual([["timeout", 2], ["connection", 2], ["server", 0], ["queue", 0]]);
   });
@@ -232,13 +271,16 @@ describe("a server of rate counters", () => {
   it("behind a network that swallows packets is given up, and used again when packets pass", async () => {
     const server = await redis();
     const between = await proxy(server.port);
-    const made = countersOn(between.port, { timeoutMs: 50 });
+    const clock = manualClock();
+    const made = countersOn(between.port, { timeoutMs: 50 }, undefined, null, clock);
     await isUp(made);
     between.swallows = true;
-    expect(await limiterOf(made).decide("a")).toBe("deny");
-    await isDown(made, /no answer within/);
+    const swallowed = limiterOf(made).decide("a");
+    clock.advance(50);
+    expect(await swallowed).toBe("deny");
+    await passesUntilDown(made, clock, /no answer within/);
     between.swallows = false;
-    await isUp(made);
+    await passesUntilUp(made, clock);
     expect(await limiterOf(made).decide("a")).toMatchObject({ admitted: true });
   });
 
@@ -271,7 +313,7 @@ describe("a server of rate counters", () => {
 
   it("that runs another script for too long is not used until that ends", async () => {
     const server = await redis(["--lua-time-limit", "20"]);
-    const made = countersOn(server.port, { timeoutMs: 300 });
+    const made = countersOn(server.port);
     await isUp(made);
     const endless = server.cli("EVAL", "while true do end", "0").catch(() => {});
     await until(async () => (await server.cli("PING")).startsWith("BUSY"));
@@ -285,14 +327,15 @@ describe("a server of rate counters", () => {
 
   it("that still loads its data is used once it has", async () => {
     const server = await redis();
-    await server.cli("EVAL", "for i = 1, 3000 do redis.call('SET', 'k' .. i, 1) end", "0");
+    await server.cli("EVAL", "for i = 1, 60000 do redis.call('SET', 'k' .. i, 1) end", "0");
     await server.cli("SAVE");
     await server.stop();
-    // Each key takes a millisecond.
+    // Each key takes a millisecond, until that has been seen.
     writeFileSync(join(server.folder, "slow.conf"), "key-load-delay 1000\nloading-process-events-interval-bytes 1024\n");
     await server.restart("SIGKILL", [join(server.folder, "slow.conf"), ...server.args], "Server initialized");
     const made = countersOn(server.port);
     await isDown(made, /LOADING/);
+    await server.cli("CONFIG", "SET", "key-load-delay", "0");
     await isUp(made);
     expect(await limiterOf(made).decide("a")).toMatchObject({ admitted: true });
   });
@@ -448,7 +491,7 @@ describe("a server of rate counters behind TLS", () => {
 
 describe("a Cluster of servers of rate counters", () => {
   it("has each caller's key on one server, and admits exactly N over two processes", async () => {
-    const nodes = await cluster(3);
+    const nodes = await begunCluster(3);
     const both = [countersOn(nodes[0]!.port && [nodes[0]!.port]), countersOn([nodes[2]!.port])];
     for (const made of both) await isUp(made);
     expect(both[0]!.counters.report.servers).toHaveLength(3);
@@ -464,7 +507,7 @@ describe("a Cluster of servers of rate counters", () => {
   });
 
   it("whose slots move is followed by MOVED and ASK, and no decision is lost", async () => {
-    const nodes = await cluster(3);
+    const nodes = await begunCluster(3);
     const made = countersOn(nodes.map(({ port }) => port));
     await isUp(made);
     const limiter = limiterOf(made, { limit: 100 });
@@ -488,7 +531,7 @@ describe("a Cluster of servers of rate counters", () => {
   });
 
   it("with a server that is down decides for the callers of the other servers", async () => {
-    const nodes = await cluster(3, 0, ["--cluster-require-full-coverage", "no"]);
+    const nodes = await begunCluster(3, 0, PARTIAL);
     const made = countersOn(nodes.map(({ port }) => port));
     await isUp(made);
     await nodes[1]!.stop();
@@ -501,7 +544,7 @@ describe("a Cluster of servers of rate counters", () => {
   });
 
   it("whose replica takes over is followed to it", async () => {
-    const nodes = await cluster(3, 1);
+    const nodes = await begunCluster(3, 1);
     const made = countersOn([nodes[0]!.port]);
     await isUp(made);
     const limiter = limiterOf(made, { limit: 5 });
@@ -521,7 +564,7 @@ describe("a Cluster of servers of rate counters", () => {
   });
 
   it.each(["moves", "no server has"])("is used while the slot of the key that is written first on a connection %s", async (what) => {
-    const nodes = await cluster(3, 0, ["--cluster-require-full-coverage", "no"]);
+    const nodes = await begunCluster(3, 0, PARTIAL);
     const slot = await nodes[0]!.cli("CLUSTER", "KEYSLOT", "p:{probe}");
     const from = nodes[Math.floor((Number(slot) * 3) / 16_384)]!;
     const to = nodes.find((node) => node !== from)!;
@@ -537,7 +580,7 @@ describe("a Cluster of servers of rate counters", () => {
   });
 
   it("with a hash slot that no server has decides for the callers of all other slots", async () => {
-    const nodes = await cluster(3, 0, ["--cluster-require-full-coverage", "no"]);
+    const nodes = await begunCluster(3, 0, PARTIAL);
     const made = countersOn([nodes[0]!.port]);
     const limiter = limiterOf(made);
     await limiter.decide("lost");
@@ -553,7 +596,7 @@ describe("a Cluster of servers of rate counters", () => {
   });
 
   it("is used by a user that may also read the table of slots and send ASKING", async () => {
-    const nodes = await cluster(3);
+    const nodes = await begunCluster(3);
     for (const node of nodes) await node.cli("ACL", "SETUSER", "gateway", "on", ">secret-1", "~p:*", "+eval", "+evalsha", "+get", "+set", "+time", "+cluster|slots", "+asking");
     const made = countersOn(nodes.map(({ port }) => port), { credentials: { user: "gateway", password: "secret-1" } });
     await isUp(made);
@@ -565,7 +608,7 @@ describe("a Cluster of servers of rate counters", () => {
   });
 
   it("is found out from one of its servers, too", async () => {
-    const nodes = await cluster(3);
+    const nodes = await begunCluster(3);
     const made = countersOn(nodes[1]!.port);
     const limiter = limiterOf(made, { limit: 2 });
     const answers = (await Promise.all(Array.from({ length: 60 }, (_, i) => limiter.decide(`caller ${i % 20}`)))) as Decision[];

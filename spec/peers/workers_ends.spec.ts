@@ -115,7 +115,7 @@ describe("a worker that hangs in a native call", () => {
     return { running, release, lost, other };
   }
 
-  it("is said to hang, does not count as serving, and is replaced; the program ends by its grace while the call lasts", async () => {
+  async function endsByItsGrace(): Promise<void> {
     const { running, other } = await stuck("1");
     const { workers, warnings } = await statusOf(running);
     expect(workers).toEqual({ configured: 2, serving: 1, restarts: 0 });
@@ -129,9 +129,9 @@ describe("a worker that hangs in a native call", () => {
     await until(async () => (await statusOf(running)).in_flight === 0);
     running.child.kill("SIGTERM");
     expect(await running.ended).toMatchObject({ signal: "SIGKILL", stderr: expect.stringContaining("the process is killed, since a call of a plugin") });
-  });
+  }
 
-  it("ends with its call, and then holds nothing of the program", async () => {
+  async function endsWithItsCall(): Promise<void> {
     const { running, release, lost, other } = await stuck("30");
     await running.says("a worker serves again");
     release();
@@ -141,6 +141,11 @@ describe("a worker that hangs in a native call", () => {
     running.child.kill("SIGTERM");
     expect(await running.ended).toMatchObject({ code: 0, signal: null });
     expect(ended(running)).toHaveLength(1);
+  }
+
+  // Both wait for ten seconds.
+  it("is said to hang, does not count as serving, and is replaced; the program ends by its grace while the call lasts, and holds nothing once it ends", async () => {
+    await Promise.all([endsByItsGrace(), endsWithItsCall()]);
   });
 });
 
