@@ -1,9 +1,11 @@
 /**
  * The pages with forms for common changes: "#/add", "#/add/route". They edit the draft at one place, and lead to "Apply".
  */
-import { link, loading, section, unreadable } from "./components.ts";
+import { messageOf } from "./api.ts";
+import { askingFor } from "./asking.ts";
+import { link, loading, section } from "./components.ts";
 import { copy } from "./copy.ts";
-import { el, replace } from "./dom.ts";
+import { button, el, replace } from "./dom.ts";
 import { draft } from "./draft.ts";
 import { putJson, readJson } from "./edit_json.ts";
 import { FORMS, type Field, type Form } from "./forms.ts";
@@ -12,32 +14,22 @@ import { hashFor } from "./url_hash.ts";
 
 const KEY_BYTES = 32;
 
-export const addPage: OpenPage = () => {
+export const page: OpenPage = () => {
   const items = Object.entries(FORMS).map(([name, { title }]) => el("li", {}, link(hashFor("add", name), title)));
   const text = "Each form changes one place of the draft and keeps the rest byte for byte. Nothing is in force before you apply it.";
   return { title: "Add", node: el("div", { class: "card stack" }, el("ul", { class: "list" }, ...items), el("p", { class: "muted" }, text)), update() {} };
 };
 
-export const formPage: OpenPage = (frame, [name = ""]) => {
+export const onePage: OpenPage = (frame, [name = ""]) => {
   const form = Object.hasOwn(FORMS, name) ? FORMS[name]! : null;
-  if (form === null) return addPage(frame, []);
+  if (form === null) return page(frame, []);
   const node = el("div", { class: "stack" }, loading("the file"));
-  let isClosed = false;
-  void load(form);
-  return { title: form.title, node, update() {}, close: () => void (isClosed = true) };
-
-  async function load(shown: Form): Promise<void> {
-    try {
-      await draft.load();
-      if (!isClosed) replace(node, fileForm(frame, shown, node));
-    } catch (error) {
-      frame.showError(error);
-      if (!isClosed) replace(node, ...unreadable("The file", error, () => void load(shown)));
-    }
-  }
+  const reading = askingFor({ frame, what: "The file", node, ask: () => draft.load(), show: () => replace(node, fileForm(frame, form, node)) });
+  void reading.load();
+  return { title: form.title, node, update() {}, close: reading.close };
 };
 
-function fileForm(frame: Frame, form: Form, page: HTMLElement): HTMLElement {
+function fileForm(frame: Frame, form: Form, shownIn: HTMLElement): HTMLElement {
   let file: unknown;
   try {
     file = readJson(draft.text);
@@ -50,8 +42,8 @@ function fileForm(frame: Frame, form: Form, page: HTMLElement): HTMLElement {
   if (place?.field.choices?.length === 0) return el("div", { class: "card empty" }, el("p", {}, `There is nothing to choose for “${place.field.label}”: `, link("#/edit", "write it in the editor"), "."));
   const problem = el("p", { class: "try__problem", role: "alert" });
   const rows = fields.map(({ field: { label, hint }, input }) => el("div", { class: "field" }, el("label", { for: input.id }, label), input, hint !== undefined && el("p", { class: "field__hint", id: `${input.id}-hint` }, hint)));
-  const button = el("button", { type: "submit", class: "button button--primary" }, form.makesKey ? "Make the key" : "Put into the draft");
-  return el("form", { class: "card stack form", onsubmit: (event: SubmitEvent) => void submit(event) }, ...rows, problem, el("div", { class: "toolbar" }, button, link("#/add", "Other forms")));
+  const put = el("button", { type: "submit", class: "button button--primary" }, form.makesKey ? "Make the key" : "Put into the draft");
+  return el("form", { class: "card stack form", onsubmit: (event: SubmitEvent) => void submit(event) }, ...rows, problem, el("div", { class: "toolbar" }, put, link("#/add", "Other forms")));
 
   async function submit(event: SubmitEvent): Promise<void> {
     event.preventDefault();
@@ -62,9 +54,9 @@ function fileForm(frame: Frame, form: Form, page: HTMLElement): HTMLElement {
       const { path, value } = form.put(file, chosen, { ...values, ...(key !== null && { key_sha256: await sha256(key) }) });
       draft.setText(putJson(draft.text, path, value).text);
       if (key === null) frame.goTo("#/apply");
-      else replace(page, keyShown(frame, key));
+      else replace(shownIn, keyShown(frame, key));
     } catch (error) {
-      replace(problem, `This cannot be put into the draft. ${error instanceof Error ? error.message : String(error)}`);
+      replace(problem, `This cannot be put into the draft. ${messageOf(error)}`);
     }
   }
 }
@@ -81,7 +73,7 @@ function keyShown(frame: Frame, key: string): HTMLElement {
   const field = el("textarea", { id: "new-key", class: "mono", rows: 2, readonly: true, spellcheck: "false", "aria-describedby": "new-key-hint" });
   field.value = key;
   const hint = el("p", { class: "field__hint", id: "new-key-hint" }, "It is shown this once and stored nowhere: the draft has its SHA-256. It works once the draft is applied, where a plugin key_auth has “callers”: true.");
-  const tools = el("div", { class: "toolbar" }, el("button", { type: "button", class: "button", onclick: () => void copy(frame, key, "The key is copied.", field) }, "Copy"), el("a", { class: "button button--primary", href: "#/apply" }, "Review and apply"));
+  const tools = el("div", { class: "toolbar" }, button("Copy", () => void copy(frame, key, "The key is copied.", field)), el("a", { class: "button button--primary", href: "#/apply" }, "Review and apply"));
   return section("The key", el("div", { class: "card stack" }, el("div", { class: "field" }, el("label", { for: field.id }, "Key of the caller"), field, hint), tools));
 }
 

@@ -27,6 +27,16 @@ export class ApiError extends Error {
   }
 }
 
+/** Of an error of any kind: a sentence. */
+export function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
+/** 401: the frame then leads to the login. */
+export function isSessionEnd(error: unknown): error is ApiError {
+  return error instanceof ApiError && error.status === 401;
+}
+
 /** A machine that went to sleep sends no reset. */
 const REPLY_MS = 12_000;
 /** A large configuration takes longer. */

@@ -3,10 +3,11 @@
  * what the gateway made of it. A refused draft is kept.
  */
 import { ApiError, ask, type Change, type Issue } from "./api.ts";
-import { changeItems, changeReview, issueLinks, textChanges } from "./change_review.ts";
-import { link, loading, unreadable } from "./components.ts";
+import { askingFor } from "./asking.ts";
+import { changeReview, issueLinks, textChanges } from "./change_review.ts";
+import { changeList, link, loading } from "./components.ts";
 import { download } from "./copy.ts";
-import { el, replace, setText, type Child } from "./dom.ts";
+import { button, el, replace, setPending, setText, type Child } from "./dom.ts";
 import { draft } from "./draft.ts";
 import type { Frame, Known, OpenPage, Page } from "./page.ts";
 import { merged } from "./text_diff.ts";
@@ -17,22 +18,24 @@ export interface Applied {
   readonly changes: readonly Change[];
 }
 
-export const applyPage: OpenPage = (frame) => new ApplyPage(frame);
+export const page: OpenPage = (frame) => new ApplyPage(frame);
 
 class ApplyPage implements Page {
   readonly title = "Apply";
   readonly node = el("div", { class: "stack" }, loading("the file"));
   readonly #frame: Frame;
   readonly #result = el("div", { class: "stack", role: "status" });
-  readonly #button = el("button", { type: "button", class: "button button--primary", onclick: () => void this.#apply() }, "Apply");
+  readonly #button = button("Apply", () => void this.#apply(), "primary");
   readonly #body = el("div", { class: "stack" });
+  readonly #reading;
   #force: ReturnType<typeof inForce> | null = null;
   #isBusy = false;
   #isClosed = false;
 
   constructor(frame: Frame) {
     this.#frame = frame;
-    void this.#load();
+    this.#reading = askingFor({ frame, what: "The file", node: this.node, ask: () => draft.load(), show: () => this.#show() });
+    void this.#reading.load();
   }
 
   update(known: Known): void {
@@ -41,16 +44,7 @@ class ApplyPage implements Page {
 
   close(): void {
     this.#isClosed = true;
-  }
-
-  async #load(): Promise<void> {
-    try {
-      await draft.load();
-      if (!this.#isClosed) this.#show();
-    } catch (error) {
-      if (error instanceof ApiError && error.status === 401) return this.#frame.showError(error);
-      if (!this.#isClosed) replace(this.node, ...unreadable("The file", error, () => void this.#load()));
-    }
+    this.#reading.close();
   }
 
   #show(): void {
@@ -60,7 +54,7 @@ class ApplyPage implements Page {
       return replace(this.#body, el("div", { class: "card empty" }, el("p", {}, text), el("p", {}, link("#/edit", "Edit the text"), ", ", link("#/add", "add something"), ", or ", link("#/history", "go back to a former configuration"), ".")));
     }
     setText(this.#button, "Apply");
-    const tools = el("div", { class: "toolbar" }, this.#button, el("a", { class: "button", href: "#/edit" }, "Edit further"), el("button", { type: "button", class: "button", onclick: () => download(draft.text) }, "Download the draft"));
+    const tools = el("div", { class: "toolbar" }, this.#button, el("a", { class: "button", href: "#/edit" }, "Edit further"), button("Download the draft", () => download(draft.text)));
     const review = changeReview({
       frame: this.#frame,
       before: draft.baseText,
@@ -96,7 +90,7 @@ class ApplyPage implements Page {
     const issues = Array.isArray(error.problem.issues) ? (error.problem.issues as readonly Issue[]) : [];
     // Without a reply nobody knows whether the change was made.
     const isUnknown = error.status === 0 || error.status === 502 || error.status === 504;
-    const again = el("button", { type: "button", class: "button button--small", onclick: () => void this.#onChangedFile() }, "Look at the file");
+    const again = button("Look at the file", () => void this.#onChangedFile(), "small");
     this.#say("bad", isUnknown ? "Nobody knows whether it was applied." : "Not applied. Your draft is kept.", error.message, issues.length > 0 && issueLinks(issues), isUnknown && again);
   }
 
@@ -113,7 +107,7 @@ class ApplyPage implements Page {
     if (!draft.isDirty) return this.#say("good", "The file is the same as your draft.", "It was applied.");
     if (draft.baseText === before) return this.#say("warn", "The file is as it was.", "Your draft was not applied.");
     const both = merged(before, mine, draft.baseText);
-    const join = both === null ? "Your draft and the file differ in the same lines: edit further, and take over what you want to keep." : el("button", { type: "button", class: "button", onclick: () => this.#join(both) }, "Put my changes onto the new file");
+    const join = both === null ? "Your draft and the file differ in the same lines: edit further, and take over what you want to keep." : button("Put my changes onto the new file", () => this.#join(both));
     this.#say("warn", "The file has been changed since you began, by somebody else or by hand. Nothing was applied, and your draft is kept.", "Applying the draft as it stands would undo these changes:", textChanges(before, draft.baseText), join);
   }
 
@@ -130,8 +124,7 @@ class ApplyPage implements Page {
 
   #setBusy(to: boolean): void {
     this.#isBusy = to;
-    this.#button.setAttribute("aria-busy", String(to));
-    this.#button.setAttribute("aria-disabled", String(to));
+    setPending(this.#button, to);
   }
 }
 
@@ -140,7 +133,7 @@ export function inForce({ digest, changes }: Applied): { readonly node: HTMLElem
   const where = el("p", {});
   const title = changes.length > 0 ? "Applied." : "Applied. It does what the one before did.";
   return {
-    node: el("div", { class: "notice notice--good stack" }, el("p", {}, el("strong", {}, title), " Digest ", el("span", { class: "mono" }, digest), "."), where, changes.length > 0 && changeItems(changes)),
+    node: el("div", { class: "notice notice--good stack" }, el("p", {}, el("strong", {}, title), " Digest ", el("span", { class: "mono" }, digest), "."), where, changes.length > 0 && changeList(changes)),
     update({ status }) {
       if (status === null) return;
       const { workers = null } = status;

@@ -1,8 +1,9 @@
 /**
  * The callers page: who is in the configuration, in which groups, which plugins know them, and whether they were here within the last minute.
  */
-import { ApiError, ask, type CallersView, type ShownCaller } from "./api.ts";
-import { breakable, fixedBadge, link, loading, unreadable } from "./components.ts";
+import { ask, type CallersView, type ShownCaller } from "./api.ts";
+import { askingFor } from "./asking.ts";
+import { breakable, fixedBadge, link, loading } from "./components.ts";
 import { el, replace, setText } from "./dom.ts";
 import { number } from "./format.ts";
 import type { Frame, Known, OpenPage, Page } from "./page.ts";
@@ -14,22 +15,22 @@ const AGAIN_MS = 10_000;
 /** Pause after a key before the gateway is asked. */
 const SEARCH_AFTER_MS = 200;
 
-export const callersPage: OpenPage = (frame) => new CallersPage(frame);
+export const page: OpenPage = (frame) => new CallersPage(frame);
 
 class CallersPage implements Page {
   readonly title = "Callers";
   readonly node = el("div", { class: "stack" });
-  readonly #frame: Frame;
   readonly #table: DataTable<ShownCaller>;
   readonly #count = el("p", { class: "muted", role: "status" });
   readonly #input = el("input", { id: "search-callers", type: "search", autocomplete: "off", spellcheck: "false", value: viewIn(location.hash, "callers").query, oninput: () => this.#search() });
-  /** Counts requests: a reply to an earlier one is ignored. */
-  #asked = 0;
+  readonly #asked;
+  #askedAt = 0;
   #timer = 0;
   #digest: string | null = null;
 
   constructor(frame: Frame) {
-    this.#frame = frame;
+    const read = () => ask<CallersView>("GET", `/gateway/callers?${new URLSearchParams({ search: this.#input.value })}`);
+    this.#asked = askingFor({ frame, what: "The callers", node: this.node, ask: read, show: (view) => this.#show(view) });
     this.#table = new DataTable<ShownCaller>({
       name: "callers",
       caption: "Callers",
@@ -49,39 +50,23 @@ class CallersPage implements Page {
     replace(this.node, loading("the callers"));
   }
 
-  update({ status }: Known): void {
-    if (status === null || status.digest === this.#digest) return;
+  update({ status, now }: Known): void {
+    if (status === null || (status.digest === this.#digest && now - this.#askedAt < AGAIN_MS)) return;
     this.#digest = status.digest;
-    void this.#load();
+    this.#askedAt = now;
+    void this.#asked.load();
   }
 
   close(): void {
-    // Ignores a reply that arrives after the page was left.
-    this.#asked += 1;
+    this.#asked.close();
     clearTimeout(this.#timer);
     this.#table.close();
   }
 
   #search(): void {
     keepInAddress("callers", { query: this.#input.value });
-    this.#later(SEARCH_AFTER_MS);
-  }
-
-  #later(ms: number): void {
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => void this.#load(), ms);
-  }
-
-  async #load(): Promise<void> {
-    const own = ++this.#asked;
-    try {
-      const view = await ask<CallersView>("GET", `/gateway/callers?${new URLSearchParams({ search: this.#input.value }).toString()}`);
-      if (own !== this.#asked) return;
-      this.#show(view);
-      this.#later(AGAIN_MS);
-    } catch (error) {
-      if (own === this.#asked) this.#showError(error);
-    }
+    this.#timer = setTimeout(() => void this.#asked.load(), SEARCH_AFTER_MS);
   }
 
   #show({ total, matching, callers }: CallersView): void {
@@ -92,11 +77,6 @@ class CallersPage implements Page {
     if (!this.#table.node.isConnected || this.#input.isConnected !== total > 0) replace(this.node, el("div", { class: "card stack" }, total > 0 && search, this.#table.node));
     // Rows are drawn anew: a link that has the focus would lose it.
     if (this.#table.node.querySelector("tbody :focus") === null) this.#table.show(callers);
-  }
-
-  #showError(error: unknown): void {
-    if (error instanceof ApiError && error.status === 401) return this.#frame.showError(error);
-    replace(this.node, ...unreadable("The callers", error, () => void this.#load()));
   }
 }
 

@@ -2,16 +2,15 @@
  * Shows what another text of the configuration would change, before anything does: lost guards first, then routes, tests and recent requests, as the
  * gateway has found them, and the lines of the text.
  */
-import { ApiError, ask, type Change, type Issue, type RoutePlace, type Validation } from "./api.ts";
-import { breakable, fixedBadge, link, section, unreadable } from "./components.ts";
+import { ask, isSessionEnd, type Issue, type RoutePlace, type Validation } from "./api.ts";
+import { breakable, fixedBadge, link, listOf, section, unreadable } from "./components.ts";
 import { el, replace, type Child } from "./dom.ts";
-import { number } from "./format.ts";
+import { counted, number } from "./format.ts";
 import type { Frame } from "./page.ts";
 import { textDiff } from "./text_diff.ts";
 import { hashFor } from "./url_hash.ts";
 
-/** Items of each list that are shown, and lines of the difference. */
-const MAX_ITEMS = 100;
+/** Lines of the difference that are shown. */
 const MAX_LINES = 1500;
 /** A text without line breaks is one line of any length. */
 const MAX_COLUMNS = 2000;
@@ -36,7 +35,7 @@ export function changeReview({ frame, before, after, judged }: ReviewOptions): H
       replace(meaning, ...meaningOf(validation));
       judged(validation);
     } catch (error) {
-      if (error instanceof ApiError && error.status === 401) return frame.showError(error);
+      if (isSessionEnd(error)) return frame.showError(error);
       replace(meaning, ...unreadable("The check", error, () => void judge()));
       judged(null);
     }
@@ -70,12 +69,6 @@ export function issueLinks(issues: readonly Issue[]): HTMLElement {
     const where = place === null || file !== undefined ? [file, place].filter((part) => part != null).join(", ") : link(`#/edit?line=${line}&column=${column ?? 1}`, place);
     return [where, where !== "" && ": ", path !== "" && el("code", {}, ...breakable(path)), " ", message];
   });
-}
-
-const TONES = { added: "good", altered: "warn", removed: "bad" } as const;
-
-export function changeItems(changes: readonly Change[]): HTMLElement {
-  return listOf(changes, ({ change, name }) => [fixedBadge(TONES[change] ?? "idle", change), " ", el("span", { class: "mono" }, name)]);
 }
 
 function meaningOf({ outcome, issues, tests, untested, diff, requests, warnings }: Validation): readonly Child[] {
@@ -116,19 +109,10 @@ function moved(requests: Validation["requests"]): readonly Child[] {
   return [el("div", { class: `notice notice--${other + none === 0 ? "good" : "warn"}` }, el("p", {}, text), examples.length > 0 && list)];
 }
 
-function listOf<T>(items: readonly T[], shown: (item: T) => readonly Child[]): HTMLElement {
-  const rest = items.length - MAX_ITEMS;
-  return el("ul", { class: "reasons" }, ...items.slice(0, MAX_ITEMS).map((item) => el("li", {}, ...shown(item))), rest > 0 && el("li", {}, `and ${number(rest)} more`));
-}
-
 function placeLink({ service, route }: RoutePlace): HTMLElement {
   return link(hashFor("routes", service, route), ...breakable(`${service} / ${route}`));
 }
 
 function placeText(place: RoutePlace | null): string {
   return place === null ? "no route" : `${place.service} / ${place.route}`;
-}
-
-export function counted(count: number, what: string): string {
-  return `${number(count)} ${what}${count === 1 ? "" : "s"}`;
 }

@@ -33,6 +33,10 @@ const TOP = 8;
 const BOTTOM = 22;
 /** Samples that Page Up and Page Down skip: a minute, with steps of five seconds. */
 const FAR = 12;
+const STEPS: Readonly<Record<string, number>> = {
+  ...{ ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, PageDown: -FAR, PageUp: FAR },
+  ...{ Home: Number.NEGATIVE_INFINITY, End: Number.POSITIVE_INFINITY },
+};
 /** Between the marks of the time axis, in pixels. */
 const MARK_WIDTH = 72;
 
@@ -148,7 +152,6 @@ export class Chart {
       this.#el.cursor.setAttribute("x2", String(x(sample.at)));
     }
     setText(this.#el.at, this.#pointed === null || sample === undefined ? "now" : clockS.format(sample.at));
-    this.#el.plot.setAttribute("aria-valuemin", "0");
     this.#el.plot.setAttribute("aria-valuemax", String(Math.max(this.#samples.length - 1, 0)));
     // A slider at the last moment would announce a new value to screen readers each second.
     if (this.#pointed === null && this.#el.plot.hasAttribute("aria-valuenow") && document.activeElement === this.#el.plot) return;
@@ -171,13 +174,11 @@ export class Chart {
   #fillTable(): void {
     if (!this.#el.more.open) return;
     const minutes = groupedByMinute(this.#samples);
-    replace(
-      this.#el.rows,
-      ...minutes.map((minute) => {
-        const values = maximums(minute.samples, this.#options.series.length).map((value) => el("td", { class: "num" }, value === null ? "–" : this.#options.format(value)));
-        return el("tr", {}, el("th", { scope: "row" }, clock.format(minute.at)), ...values);
-      }),
-    );
+    const rows = minutes.map((minute) => {
+      const values = maximums(minute.samples, this.#options.series.length).map((value) => el("td", { class: "num" }, value === null ? "–" : this.#options.format(value)));
+      return el("tr", {}, el("th", { scope: "row" }, clock.format(minute.at)), ...values);
+    });
+    replace(this.#el.rows, ...rows);
   }
 
   #momentAt(event: PointerEvent, { from, to }: Span): number {
@@ -186,11 +187,12 @@ export class Chart {
   }
 
   #step(event: KeyboardEvent): void {
-    const from = this.#pointed === null ? this.#samples.length - 1 : nearestIndex(this.#samples, this.#pointed);
-    const to = stepTo(event.key, from, this.#samples.length - 1);
-    if (to === undefined) return;
+    const by = STEPS[event.key];
+    if (by === undefined && event.key !== "Escape") return;
     event.preventDefault();
-    this.#point(to === null ? null : (this.#samples[Math.min(Math.max(to, 0), this.#samples.length - 1)]?.at ?? null));
+    const last = this.#samples.length - 1;
+    const from = this.#pointed === null ? last : nearestIndex(this.#samples, this.#pointed);
+    this.#point(by === undefined ? null : (this.#samples[Math.min(Math.max(from + by, 0), last)]?.at ?? null));
   }
 
   #point(moment: number | null): void {
@@ -211,17 +213,8 @@ function chartElements({ title, series }: ChartOptions) {
   const dots = series.map((_, i) => svg("circle", { class: `chart__dot fill-${i + 1}`, r: 4.5, visibility: "hidden" }));
   const none = svg("text", { class: "chart__none", "text-anchor": "middle", y: (HEIGHT - BOTTOM + TOP) / 2 });
   const drawing = svg("svg", { class: "chart__svg", "aria-hidden": "true" }, grid, areas, ...lines, ...singles, marks, cursor, ...dots, none);
-  const plot = el(
-    "div",
-    {
-      class: "chart__plot",
-      tabindex: "0",
-      role: "slider",
-      "aria-label": `${title}: values at a moment`,
-      "aria-describedby": `${id}-summary`,
-    },
-    drawing,
-  );
+  const slider = { role: "slider", tabindex: "0", "aria-valuemin": "0", "aria-label": `${title}: values at a moment`, "aria-describedby": `${id}-summary` };
+  const plot = el("div", { class: "chart__plot", ...slider }, drawing);
   const summary = el("p", { class: "chart__summary", id: `${id}-summary` });
   const figures = series.map(() => el("strong", {}));
   const at = el("span", { class: "chart__at" });
@@ -239,30 +232,6 @@ function chartElements({ title, series }: ChartOptions) {
   );
   const node = el("section", { class: "card chart", "aria-labelledby": `${id}-title` }, el("div", { class: "chart__head" }, el("h2", { id: `${id}-title` }, title), at), summary, plot, read, more);
   return { node, grid, areas, lines, singles, marks, cursor, dots, none, drawing, plot, summary, figures, at, rows, more };
-}
-
-/** The index that a key selects; null: now. Undefined for other keys. */
-function stepTo(key: string, from: number, last: number): number | null | undefined {
-  switch (key) {
-    case "ArrowLeft":
-    case "ArrowDown":
-      return from - 1;
-    case "ArrowRight":
-    case "ArrowUp":
-      return from + 1;
-    case "PageDown":
-      return from - FAR;
-    case "PageUp":
-      return from + FAR;
-    case "Home":
-      return 0;
-    case "End":
-      return last;
-    case "Escape":
-      return null;
-    default:
-      return undefined;
-  }
 }
 
 /** "15 min", "24 h" */

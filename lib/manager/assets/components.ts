@@ -1,9 +1,9 @@
 /**
  * Elements that pages share: breadcrumbs, statistics, lists of names and values, hidden secrets, ages, badges, empty states.
  */
-import type { Figures, Issue, Refusal, Reload, Status, TryFigures } from "./api.ts";
+import { messageOf, type Change, type Figures, type Issue, type Refusal, type Reload, type Status, type TryFigures } from "./api.ts";
 import type { Label } from "./state_labels.ts";
-import { el, replace, setText, type Child } from "./dom.ts";
+import { button, el, replace, setText, type Child } from "./dom.ts";
 import { ago, milliseconds, moment, number, percent, perSecond } from "./format.ts";
 import { clientErrorShare, errorShare, statusesText } from "./inventory.ts";
 import { MASK, settingLines } from "./setting_lines.ts";
@@ -22,6 +22,15 @@ export function breadcrumbs(path: readonly (readonly [string, string])[], curren
 
 export function section(title: string, ...children: readonly Child[]): HTMLElement {
   return el("section", { class: "part" }, el("h2", {}, title), ...children);
+}
+
+/** `aside`: beside its title. */
+export function card(title: string, aside: Child, ...children: readonly Child[]): HTMLElement {
+  return el("section", { class: "card" }, el("div", { class: "card__title" }, el("h2", {}, title), aside), ...children);
+}
+
+export function notice(tone: "good" | "warn" | "bad", title: string, text: Child, ...more: readonly Child[]): HTMLElement {
+  return el("div", { class: `notice notice--${tone}` }, el("p", {}, el("strong", {}, title), " ", text), ...more);
 }
 
 /** Shown before any state is known. */
@@ -114,8 +123,8 @@ export function outcomeBadge(outcome: Reload["outcome"]): HTMLElement {
 /** For what could not be asked for, with a button that asks again. */
 export function unreadable(what: string, error: unknown, again: () => void): readonly HTMLElement[] {
   return [
-    el("div", { class: "notice notice--bad" }, el("p", {}, `${what} could not be read. ${error instanceof Error ? error.message : String(error)}`)),
-    el("p", { class: "again" }, el("button", { type: "button", class: "button button--small", onclick: again }, "Try again")),
+    el("div", { class: "notice notice--bad", role: "alert" }, el("p", {}, `${what} could not be read. ${messageOf(error)}`)),
+    el("p", { class: "again" }, button("Try again", again, "small")),
   ];
 }
 
@@ -167,14 +176,14 @@ export function pair(name: string, value: Child): readonly HTMLElement[] {
 /** A text that is asked for once its button is pressed; `name` is in the label of the button. */
 export function secretText(name: string, read: () => Promise<string>): HTMLElement {
   const value = el("span", { class: "mono" }, MASK);
-  const button = el("button", { type: "button", class: "button button--quiet button--small", "aria-label": `Show ${name}`, onclick: () => void toggle() }, "Show");
-  return el("span", { class: "secret" }, value, " ", button);
+  const reveal = button("Show", () => void toggle(), "quiet small", { "aria-label": `Show ${name}` });
+  return el("span", {}, value, " ", reveal);
 
   async function toggle(): Promise<void> {
-    const shown = button.textContent === "Show";
+    const shown = reveal.textContent === "Show";
     setText(value, shown ? await read() : MASK);
-    setText(button, shown ? "Hide" : "Show");
-    button.setAttribute("aria-label", `${shown ? "Hide" : "Show"} ${name}`);
+    setText(reveal, shown ? "Hide" : "Show");
+    reveal.setAttribute("aria-label", `${shown ? "Hide" : "Show"} ${name}`);
   }
 }
 
@@ -216,6 +225,20 @@ export function countsText(counts: Readonly<Record<string, number>>): string {
   return Object.entries(counts)
     .map(([what, count]) => `${number(count)} ${(count === 1 ? what.replace(/s$/, "") : what).replaceAll("_", " ")}`)
     .join(", ");
+}
+
+/** Items of a list that are shown; the others are only counted. */
+const MAX_ITEMS = 200;
+
+export function listOf<T>(items: readonly T[], shown: (item: T) => readonly Child[], className = "reasons"): HTMLElement {
+  const rest = items.length - MAX_ITEMS;
+  return el("ul", { class: className }, ...items.slice(0, MAX_ITEMS).map((item) => el("li", {}, ...shown(item))), rest > 0 && el("li", { class: "muted" }, `and ${number(rest)} more`));
+}
+
+const CHANGES: Readonly<Record<string, readonly [Label["tone"], string]>> = { added: ["good", "Added"], altered: ["warn", "Altered"], removed: ["bad", "Removed"] };
+
+export function changeList(changes: readonly Change[]): HTMLElement {
+  return listOf(changes, ({ change, name }) => [fixedBadge(...(CHANGES[change] ?? ["idle", change])), " ", el("span", { class: "mono" }, name)], "list changes");
 }
 
 /** The errors of a refused configuration: where each is, and what is wrong. */

@@ -2,14 +2,15 @@
  * The configuration page: the configuration as the gateway has read it, a button that reloads it, and the settings of the process.
  * It changes nothing itself: the file is the source.
  */
-import { ApiError, ask, type Change, type ProxyConfig, type Reload, type Reloaded, type Settings, type Status } from "./api.ts";
+import { ApiError, ask, isSessionEnd, type ProxyConfig, type Reload, type Reloaded, type Settings, type Status } from "./api.ts";
+import { askingFor } from "./asking.ts";
 import { copy } from "./copy.ts";
-import { el, replace, setText, type Child } from "./dom.ts";
+import { button, el, replace, setPending, setText, whenChanged, type Child } from "./dom.ts";
 import { moment, number } from "./format.ts";
 import { occurrences, type JsonPath } from "./json_text.ts";
 import { JsonView } from "./json_view.ts";
 import type { Frame, Known, OpenPage } from "./page.ts";
-import { countsText, createAges, issueList, outcomeBadge, pair, refusalIn, secretText, testsPair, unreadable, type Ages } from "./components.ts";
+import { card, changeList, countsText, createAges, issueList, loading, notice, outcomeBadge, pair, refusalIn, secretText, testsPair, type Ages } from "./components.ts";
 import { MASK } from "./setting_lines.ts";
 
 const BY: Readonly<Record<Reload["by"], string>> = {
@@ -18,20 +19,12 @@ const BY: Readonly<Record<Reload["by"], string>> = {
   admin: "the admin interface",
   api: "the program the gateway is embedded in",
 };
-const CHANGES: Readonly<Record<Change["change"], readonly [string, string]>> = {
-  added: ["Added", "badge--good"],
-  altered: ["Altered", "badge--warn"],
-  removed: ["Removed", "badge--bad"],
-};
-/** Changes listed individually. */
-const MAX_CHANGES = 200;
 
-export const configPage: OpenPage = (frame) => {
+export const page: OpenPage = (frame) => {
   const file = fileCard(frame);
   const state = stateCard(frame);
   const settings = settingsCard(frame);
   const node = el("div", { class: "config" }, file.node, el("div", { class: "stack" }, state.node, settings.node));
-  settings.load();
   return {
     title: "Configuration",
     node,
@@ -39,6 +32,7 @@ export const configPage: OpenPage = (frame) => {
       file.update(known.config);
       state.update(known);
     },
+    close: settings.close,
   };
 };
 
@@ -46,27 +40,27 @@ function fileCard(frame: Frame) {
   const view = new JsonView("The configuration as JSON");
   const find = el("input", { type: "search", id: "config-find", placeholder: "Find a name or a value", autocomplete: "off", spellcheck: "false", oninput: search, onkeydown: onKey });
   const status = el("span", { class: "muted", role: "status" });
-  const secrets = el("button", { type: "button", class: "button button--small", "aria-pressed": "false", onclick: () => void toggleSecrets() }, "Show secrets");
+  const secrets = button("Show secrets", () => void toggleSecrets(), "small", { "aria-pressed": "false" });
   const tools = el(
     "div",
     { class: "toolbar" },
     el("div", { class: "json__find" }, el("label", { class: "visually-hidden", for: "config-find" }, "Find in the configuration"), find),
-    el("button", { type: "button", class: "button button--small", onclick: () => go(1) }, "Next"),
+    button("Next", () => go(1), "small"),
     status,
-    el("button", { type: "button", class: "button button--small", onclick: () => view.expandAll() }, "Open all"),
-    el("button", { type: "button", class: "button button--small", onclick: () => view.collapse() }, "Close all"),
-    el("button", { type: "button", class: "button button--small", onclick: () => void copyMasked(config, frame) }, "Copy"),
+    button("Open all", () => view.expandAll(), "small"),
+    button("Close all", () => view.collapse(), "small"),
+    button("Copy", () => void copyMasked(config, frame), "small"),
     secrets,
   );
   const hint = el("p", { class: "muted" }, "As the gateway has read it, with defaults filled in. The gateway masks secrets, and always in copies; references such as ${env:NAME} are shown as written.");
-  const body = el("div", { class: "stack" }, el("p", { class: "empty" }, "Waiting for the configuration…"));
+  const body = el("div", { class: "stack" }, loading("the configuration"));
   let config: ProxyConfig | null = null;
   let root: unknown = null;
   let found: readonly JsonPath[] = [];
   let current = -1;
 
   return {
-    node: el("section", { class: "card" }, el("div", { class: "card__title" }, el("h2", {}, "The file")), body),
+    node: card("The file", null, body),
     update(known: ProxyConfig | null) {
       if (known === null || known === config) return;
       if (config === null) replace(body, hint, tools, view.node);
@@ -131,23 +125,23 @@ function asFile({ global, plugins: _plugins, services, ...others }: ProxyConfig)
 }
 
 function stateCard(frame: Frame) {
-  const factList = el("div", { class: "stack" }, el("p", { class: "empty" }, "Waiting for the state of the gateway…"));
+  const factList = el("div", { class: "stack" }, loading("the state of the gateway"));
   const result = el("div", { class: "result", role: "status" });
-  const button = el("button", { type: "button", class: "button button--primary", onclick: () => void reload() }, "Reload the file");
+  const reloader = button("Reload the file", () => void reload(), "primary");
   let busy = false;
-  let drawn = "";
   /** The reload that the result is of; "next": the one that the next status reports. */
   let resultOf: string | null = null;
-  const tools = el("div", { class: "toolbar" }, button, el("span", { class: "muted" }, "All or nothing: a file with an error changes nothing."));
+  const tools = el("div", { class: "toolbar" }, reloader, el("span", { class: "muted" }, "All or nothing: a file with an error changes nothing."));
   const ages = createAges();
+  const draw = whenChanged(
+    (status: Status) => {
+      ages.forget();
+      replace(factList, ...stateOf(status, ages));
+    },
+    (status) => [status.digest, status.loaded_at, status.last_reload, status.last_change, status.counts, status.tests],
+  );
   return {
-    node: el(
-      "section",
-      { class: "card stack" },
-      el("h2", {}, "In force"),
-      factList,
-      el("div", {}, tools, result),
-    ),
+    node: el("section", { class: "card stack" }, el("h2", {}, "In force"), factList, el("div", {}, tools, result)),
     update({ status, now }: Known) {
       tools.hidden = frame.session?.role === "viewer";
       if (status === null) return;
@@ -155,12 +149,7 @@ function stateCard(frame: Frame) {
       if (resultOf === "next") resultOf = reloaded;
       // A later reload, as by a change of the file, may have had another outcome.
       if (!busy && resultOf !== reloaded) replace(result);
-      const key = JSON.stringify([status.digest, status.loaded_at, status.last_reload, status.last_change, status.counts, status.tests]);
-      if (key !== drawn) {
-        drawn = key;
-        ages.forget();
-        replace(factList, ...stateOf(status, ages));
-      }
+      draw(status);
       ages.update(now);
     },
   };
@@ -174,7 +163,7 @@ function stateCard(frame: Frame) {
       outcome = await ask<Reloaded>("POST", "/gateway/reload");
     } catch (error) {
       setBusy(false);
-      if (!(error instanceof ApiError) || error.status === 401) return frame.showError(error);
+      if (!(error instanceof ApiError) || isSessionEnd(error)) return frame.showError(error);
       outcome = error;
     }
     // The event stream reports the new state too; without it only this notice shows the errors.
@@ -189,24 +178,23 @@ function stateCard(frame: Frame) {
 
   function setBusy(to: boolean): void {
     busy = to;
-    button.setAttribute("aria-busy", String(to));
-    button.setAttribute("aria-disabled", String(to));
-    setText(button, to ? "Reloading…" : "Reload the file");
+    setPending(reloader, to);
+    setText(reloader, to ? "Reloading…" : "Reload the file");
   }
 }
 
 function reloadedNotice({ changed, changes, digest }: Reloaded): HTMLElement {
-  if (!changed) return el("div", { class: "notice notice--good" }, el("p", {}, el("strong", {}, "Reloaded."), " The configuration has not changed."));
+  if (!changed) return notice("good", "Reloaded.", "The configuration has not changed.");
   const count = changes.length === 1 ? "One change." : `${number(changes.length)} changes.`;
-  return el("div", { class: "notice notice--good" }, el("p", {}, el("strong", {}, "Reloaded."), ` ${count} The digest is now `, el("span", { class: "mono" }, digest.slice(0, 16)), "."), changeList(changes));
+  return notice("good", "Reloaded.", el("span", {}, `${count} The digest is now `, el("span", { class: "mono" }, digest.slice(0, 16)), "."), changeList(changes));
 }
 
 function refusedNotice({ problem, message }: ApiError, isShownAbove: boolean): HTMLElement {
   const refusal = refusalIn(problem);
-  if (refusal === null) return el("div", { class: "notice notice--bad" }, el("p", {}, el("strong", {}, "Not reloaded. "), message));
+  if (refusal === null) return notice("bad", "Not reloaded.", message);
   const count = refusal.issues.length === 1 ? "One error" : `${number(refusal.issues.length)} errors`;
-  if (isShownAbove) return el("div", { class: "notice notice--bad" }, el("p", {}, el("strong", {}, "Refused."), ` ${count}, listed above.`));
-  return el("div", { class: "notice notice--bad" }, el("p", {}, el("strong", {}, "Refused."), " The gateway keeps its current configuration."), issueList(refusal));
+  if (isShownAbove) return notice("bad", "Refused.", `${count}, listed above.`);
+  return notice("bad", "Refused.", "The gateway keeps its current configuration.", issueList(refusal));
 }
 
 function stateOf({ digest, loaded_at: loaded, last_reload: last, last_change: change, counts, tests }: Status, ages: Ages): readonly Child[] {
@@ -232,31 +220,17 @@ function lastReload({ at, by, outcome }: Reload, ages: Ages): HTMLElement {
   return el("span", {}, outcomeBadge(outcome), " ", ages.of(at), `, by ${BY[by] ?? by}`);
 }
 
-function changeList(changes: readonly Change[]): HTMLElement {
-  const items = changes.slice(0, MAX_CHANGES).map(({ change, name }) => {
-    const [label, tone] = CHANGES[change] ?? [change, ""];
-    return el("li", {}, el("span", { class: `badge ${tone}` }, label), " ", el("span", { class: "mono" }, name));
-  });
-  const more = changes.length - items.length;
-  return el("ul", { class: "list changes" }, ...items, more > 0 ? el("li", { class: "muted" }, `and ${number(more)} more`) : null);
-}
-
 function settingsCard(frame: Frame) {
-  const body = el("div", {}, el("p", { class: "empty" }, "Waiting for the settings…"));
-  return {
-    node: el("section", { class: "card" }, el("div", { class: "card__title" }, el("h2", {}, "Settings")), body),
-    load: () => void load(),
-  };
-
-  async function load(): Promise<void> {
-    try {
-      const settings = await ask<Settings>("GET", "/gateway/config?secrets=masked");
-      replace(body, el("dl", { class: "pairs" }, ...Object.entries(settings).flatMap(([name, value]) => pair(name, settingValue(name, value, frame)))));
-    } catch (error) {
-      if (error instanceof ApiError && error.status === 401) return frame.showError(error);
-      replace(body, ...unreadable("The settings", error, () => void load()));
-    }
-  }
+  const body = el("div", {}, loading("the settings"));
+  const reading = askingFor({
+    frame,
+    what: "The settings",
+    node: body,
+    ask: () => ask<Settings>("GET", "/gateway/config?secrets=masked"),
+    show: (settings) => replace(body, el("dl", { class: "pairs" }, ...Object.entries(settings).flatMap(([name, value]) => pair(name, settingValue(name, value, frame))))),
+  });
+  void reading.load();
+  return { node: card("Settings", null, body), close: reading.close };
 }
 
 function settingValue(name: string, value: string, frame: Frame): Child {

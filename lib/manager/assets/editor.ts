@@ -1,10 +1,11 @@
 /**
  * An editor of a configuration: the field with its tools, suggestions, help, and what is wrong with the text.
  */
+import { fixedBadge } from "./components.ts";
 import { completionAt } from "./completion.ts";
 import { CompletionList } from "./completion_list.ts";
 import { download } from "./copy.ts";
-import { el, replace, setText } from "./dom.ts";
+import { after, button, el, replace, setText } from "./dom.ts";
 import { Checks, moved, tokenEnd, type Finding, type Verdict } from "./editor_checks.ts";
 import { FindBar } from "./editor_find.ts";
 import { newLine, shiftedLines } from "./editor_typing.ts";
@@ -54,11 +55,11 @@ export class Editor {
     const { field } = this.#view;
     const edit = (command: "undo" | "redo") => (field.focus(), document.execCommand(command));
     const tools = [
-      button("Find", () => this.#find.open()),
-      button("Undo", () => edit("undo")),
-      button("Redo", () => edit("redo")),
-      button("Discard changes", () => this.#view.replace(0, this.text.length, options.discard(), 0)),
-      button("Download", () => download(this.text)),
+      button("Find", () => this.#find.open(), "small"),
+      button("Undo", () => edit("undo"), "small"),
+      button("Redo", () => edit("redo"), "small"),
+      button("Discard changes", () => this.#view.replace(0, this.text.length, options.discard(), 0), "small"),
+      button("Download", () => download(this.text), "small"),
       options.isApplied && el("a", { class: "button button--primary", href: "#/apply" }, "Review and apply"),
     ];
     const hint = el("p", { class: "muted", id: "editor-keys" }, KEYS);
@@ -146,8 +147,8 @@ export class Editor {
   }
 
   #problemRow({ kind, at, message }: Finding): HTMLElement {
-    const badge = el("span", { class: `badge badge--${kind === "error" ? "bad" : "warn"}` }, kind === "error" ? "Error" : "Warning");
-    return el("li", { class: "editor__problem" }, badge, at !== null && button(this.#placeText(at), () => this.goTo(at)), el("span", {}, message));
+    const badge = kind === "error" ? fixedBadge("bad", "Error") : fixedBadge("warn", "Warning");
+    return el("li", { class: "editor__problem" }, badge, at !== null && button(this.#placeText(at), () => this.goTo(at), "small"), el("span", {}, message));
   }
 
   #placeText(offset: number): string {
@@ -210,13 +211,4 @@ export class Editor {
 
 function counted(n: number, what: string): string {
   return n === 0 ? `no ${what}s` : n === 1 ? `one ${what}` : `${number(n)} ${what}s`;
-}
-
-function button(text: string, act: () => void): HTMLButtonElement {
-  return el("button", { type: "button", class: "button button--small", onclick: act }, text);
-}
-
-function after(ms: number, run: () => void): () => void {
-  const timer = setTimeout(run, ms);
-  return () => clearTimeout(timer);
 }

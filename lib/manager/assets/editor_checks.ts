@@ -1,7 +1,7 @@
 /**
  * Has the gateway check a text while it is typed: once the keys rest, one text at a time, and later if the gateway asks for that.
  */
-import { ApiError, type Issue, type Warning } from "./api.ts";
+import { ApiError, messageOf, type Issue, type Warning } from "./api.ts";
 
 /** What the editor reads of the reply to POST /gateway/validate. */
 export interface Verdict {
@@ -72,7 +72,7 @@ export class Checks {
     } catch (error) {
       const { status = 0, retryAfterS = null } = error instanceof ApiError ? error : {};
       if (status === 401) this.#options.failed(error);
-      this.trouble = error instanceof Error ? error.message : String(error);
+      this.trouble = messageOf(error);
       if (status === 0 || status >= 500 || status === 429) waitS = retryAfterS ?? RETRY_S;
     }
     if (this.#text === null) return;

@@ -1,7 +1,7 @@
 /**
  * The find bar of the editor. Matches ignore case, and do not overlap.
  */
-import { el, setText } from "./dom.ts";
+import { button, el, setText } from "./dom.ts";
 import type { EditorView, Mark } from "./editor_view.ts";
 import { number } from "./format.ts";
 
@@ -20,8 +20,8 @@ export class FindBar {
 
   constructor(view: EditorView, changed: () => void) {
     [this.#view, this.#changed] = [view, changed];
-    const button = (text: string, act: () => void) => el("button", { type: "button", class: "button button--small", onclick: act }, text);
-    const buttons = [button("Previous", () => this.#go(-1)), button("Next", () => this.#go(1)), this.#count, button("Close", () => this.#close())];
+    const steps = [button("Previous", () => this.#go(-1), "small"), button("Next", () => this.#go(1), "small")];
+    const buttons = [...steps, this.#count, button("Close", () => this.#close(), "small")];
     const field = [el("label", { for: "editor-find" }, "Find"), el("div", { class: "json__find" }, this.#input)];
     this.node = el("div", { class: "toolbar", role: "search", hidden: true, onkeydown: (event: KeyboardEvent) => this.#onKey(event) }, ...field, ...buttons);
   }

@@ -2,7 +2,8 @@
  * The page that edits the text of the configuration: "#/edit". It changes the draft in memory; the page "Apply" sends that to the gateway.
  */
 import { ask, type Status } from "./api.ts";
-import { slot, unreadable } from "./components.ts";
+import { askingFor } from "./asking.ts";
+import { loading, slot } from "./components.ts";
 import { el, replace } from "./dom.ts";
 import { draft } from "./draft.ts";
 import { Editor } from "./editor.ts";
@@ -14,17 +15,18 @@ let schema: Schema | null = null;
 /** Where the caret was when the page was left. */
 let caret = 0;
 
-export const editorPage: OpenPage = (frame) => {
+export const page: OpenPage = (frame) => {
   const content = slot();
   const notes = el("div", { role: "status" });
   let editor: Editor | null = null;
-  let isClosed = false;
   /** The digest of the file as the gateway knew it last, at first when the page was opened. */
   let seen: string | null = null;
   const endListening = draft.onChange(() => {
     if (editor !== null && draft.text !== draftText(editor.text)) editor.setText(fieldText(draft.text));
   });
-  void load();
+  const reading = askingFor({ frame, what: "The file", node: content.node, ask: () => Promise.all([schema ?? ask<Schema>("GET", "/gateway/schema"), draft.load()]), show: ([root]) => open(root) });
+  content.put(loading("the file"));
+  void reading.load();
   return {
     title: "Edit",
     node: content.node,
@@ -32,7 +34,7 @@ export const editorPage: OpenPage = (frame) => {
       if (status !== null) compareFile(status);
     },
     close() {
-      isClosed = true;
+      reading.close();
       endListening();
       if (editor === null) return;
       caret = editor.close();
@@ -40,18 +42,8 @@ export const editorPage: OpenPage = (frame) => {
     },
   };
 
-  async function load(): Promise<void> {
-    content.put(el("div", { class: "empty", role: "status" }, el("p", {}, "Waiting for the file…")));
-    try {
-      [schema] = await Promise.all([schema ?? ask<Schema>("GET", "/gateway/schema"), draft.load()]);
-      if (!isClosed) open(schema);
-    } catch (error) {
-      if (!isClosed) content.put(el("div", {}, ...unreadable("The file", error, () => void load())));
-      frame.showError(error);
-    }
-  }
-
   function open(root: Schema): void {
+    schema = root;
     editor = new Editor({
       schema: root,
       isApplied: draft.readOnly === null,

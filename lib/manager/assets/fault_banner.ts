@@ -3,7 +3,7 @@
  */
 import type { Status, Warning } from "./api.ts";
 import { breakable, link } from "./components.ts";
-import { el, replace, type Child } from "./dom.ts";
+import { el, replace, whenChanged, type Child } from "./dom.ts";
 import { number } from "./format.ts";
 import { hashForPlace } from "./url_hash.ts";
 
@@ -18,19 +18,12 @@ export interface FaultBanner {
 /** Hidden while no faults are injected. */
 export function faultBanner(): FaultBanner {
   const node = el("div", { class: "banner banner--faults", role: "status", hidden: true });
-  let drawn = "";
-  return {
-    node,
-    update(status) {
-      const faults = (status?.warnings ?? []).filter(({ code }) => code === "faults_injected");
-      const key = JSON.stringify(faults);
-      if (key === drawn) return;
-      drawn = key;
-      node.hidden = faults.length === 0;
-      if (faults.length === 0) return replace(node);
-      replace(node, el("strong", { class: "badge badge--warn" }, "Faults are injected"), el("span", { class: "banner__text" }, ...placesOf(faults)));
-    },
-  };
+  const draw = whenChanged((faults: readonly Warning[]) => {
+    node.hidden = faults.length === 0;
+    if (faults.length === 0) return replace(node);
+    replace(node, el("strong", { class: "badge badge--warn" }, "Faults are injected"), el("span", { class: "banner__text" }, ...placesOf(faults)));
+  });
+  return { node, update: (status) => draw((status?.warnings ?? []).filter(({ code }) => code === "faults_injected")) };
 }
 
 /** "Route list of shop, all routes of pay and 3 more": links; several plugins of one place are one. */

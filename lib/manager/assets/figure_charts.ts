@@ -1,11 +1,13 @@
 /**
  * Charts of a service, a route or an upstream: its requests, errors and times of the last 15 minutes or of a day, with a mark for each reload.
  */
-import { ask, type FigurePoint, type FiguresHistory } from "./api.ts";
+import type { FigurePoint, FiguresHistory } from "./api.ts";
+import { figuresAt } from "./asking.ts";
 import { Chart, type Mark } from "./chart.ts";
-import { el, setText } from "./dom.ts";
-import { milliseconds, moment, percent, perSecond } from "./format.ts";
+import { button, el, setText } from "./dom.ts";
+import { moment } from "./format.ts";
 import type { Sample } from "./history.ts";
+import { CHARTS, type TrafficChart } from "./traffic_charts.ts";
 import type { Known } from "./page.ts";
 import { section } from "./components.ts";
 
@@ -22,30 +24,25 @@ const SPANS = [
 
 const queryOfHash = () => new URLSearchParams(location.hash.split("?")[1] ?? "");
 
-/** The share of failed requests; null without requests. */
-const errorShare = ({ requests, errors }: FigurePoint) => (requests === 0 ? null : errors / requests);
-
 export function figureCharts(of: Of) {
   let chosen: (typeof SPANS)[number] = SPANS.find(({ name }) => name === queryOfHash().get("span")) ?? SPANS[0];
-  let askedAt = -Infinity;
-  /** Counts the questions: a reply to an earlier one is ignored. */
-  let turn = 0;
   let charts = chartsOf(chosen.mostMs, of.upstream === undefined);
   const grid = el("div", { class: "grid charts charts--three live" });
-  const note = el("p", { class: "muted", role: "status" });
-  const buttons = SPANS.map((span) => el("button", { type: "button", class: "button button--small", "aria-pressed": String(span === chosen), onclick: () => choose(span) }, span.label));
-  const node = section("Over time", el("div", { class: "toolbar", role: "group", "aria-label": "Shown" }, ...buttons), grid, note);
+  const path = () => `/gateway/figures?${new URLSearchParams({ ...of, span: chosen.name })}`;
+  const asking = figuresAt<FiguresHistory>(path, "The history", show, () => chosen.everyMs);
+  const buttons = SPANS.map((span) => button(span.label, () => choose(span), "small", { "aria-pressed": String(span === chosen) }));
+  const node = section("Over time", el("div", { class: "toolbar", role: "group", "aria-label": "Shown" }, ...buttons), grid, asking.note);
   grid.append(...charts.map(({ chart }) => chart.node));
-  return { node, update, close };
+  return { node, update: ({ now }: Pick<Known, "now">) => asking.update(now), close };
 
   function close(): void {
-    turn++;
+    asking.close();
     for (const { chart } of charts) chart.close();
   }
 
   function choose(span: (typeof SPANS)[number]): void {
     chosen = span;
-    buttons.forEach((button, i) => button.setAttribute("aria-pressed", String(SPANS[i] === span)));
+    buttons.forEach((each, i) => each.setAttribute("aria-pressed", String(SPANS[i] === span)));
     const query = queryOfHash();
     query.delete("span");
     if (span !== SPANS[0]) query.set("span", span.name);
@@ -53,25 +50,7 @@ export function figureCharts(of: Of) {
     close();
     charts = chartsOf(span.mostMs, of.upstream === undefined);
     grid.replaceChildren(...charts.map(({ chart }) => chart.node));
-    void load();
-  }
-
-  /** Is called while the page is visible. */
-  function update({ now }: Pick<Known, "now">): void {
-    if (now - askedAt < chosen.everyMs) return;
-    askedAt = now;
-    void load();
-  }
-
-  async function load(): Promise<void> {
-    const own = ++turn;
-    try {
-      const found = await ask<FiguresHistory>("GET", `/gateway/figures?${new URLSearchParams({ ...of, span: chosen.name })}`);
-      if (own === turn) show(found);
-    } catch (error) {
-      // The page's own requests lead to the login where the session has ended.
-      if (own === turn) setText(note, `The history could not be read. ${error instanceof Error ? error.message : String(error)}`);
-    }
+    void asking.load();
   }
 
   function show({ step_s: stepS, since, recorded, points, reloads }: FiguresHistory): void {
@@ -82,7 +61,7 @@ export function figureCharts(of: Of) {
     const begin = points[0] === undefined ? NaN : Date.parse(points[0].at);
     const shown = marks.filter(({ at }) => at >= begin).map(({ text }) => text);
     const missing = recorded ? "" : "The gateway has no history of it: it keeps that of the first 2,000 services, routes and upstreams that had requests. ";
-    setText(note, missing + (shown.length === 0 ? "" : `Dashed lines mark reloads: ${shown.slice(-5).join("; ")}${shown.length > 5 ? `, and ${shown.length - 5} before` : ""}.`));
+    setText(asking.note, missing + (shown.length === 0 ? "" : `Dashed lines mark reloads: ${shown.slice(-5).join("; ")}${shown.length > 5 ? `, and ${shown.length - 5} before` : ""}.`));
   }
 }
 
@@ -92,16 +71,9 @@ function secondsOf({ at }: FigurePoint, stepS: number, since: string | null): nu
   return stepS - Math.min(Math.max(before, 0), stepS - 1);
 }
 
-type Values = (point: FigurePoint, seconds: number) => Sample["values"];
-
-function chartsOf(mostMs: number, ofRequests: boolean): readonly { readonly chart: Chart; readonly values: Values }[] {
-  const empty = "No requests";
-  const requests = { title: "Requests over time", series: ofRequests ? ["all", "limited"] : ["all"], leading: { series: 0, name: "" }, least: 1, format: perSecond, empty, mostMs };
-  const errors = { title: "Errors over time", series: ["5xx"], leading: { series: 0, name: "5xx" }, least: 0.01, format: percent, empty, mostMs };
-  const times = { title: "Response time over time", series: ["p50", "p95", "p99"], leading: { series: 1, name: "p95" }, least: 5, format: milliseconds, empty, mostMs };
-  return [
-    { chart: new Chart(requests), values: ({ requests: all, limited }, seconds) => [all / seconds, limited / seconds] },
-    { chart: new Chart(errors), values: (point) => [errorShare(point)] },
-    { chart: new Chart(times), values: ({ p50_ms: p50, p95_ms: p95, p99_ms: p99 }) => [p50, p95, p99] },
-  ];
+function chartsOf(mostMs: number, ofRequests: boolean): readonly (Pick<TrafficChart, "values"> & { readonly chart: Chart })[] {
+  const requests = ofRequests ? CHARTS.requests : { ...CHARTS.requests, series: ["all"] };
+  return [requests, { ...CHARTS.errors, series: ["5xx"] }, CHARTS.times].map(({ title, values, ...options }: TrafficChart) => {
+    return { values, chart: new Chart({ ...options, title: `${title} over time`, empty: "No requests", mostMs }) };
+  });
 }

@@ -19,6 +19,11 @@ export function listed(names: readonly string[], most: number): string {
   return names.slice(0, most).join(", ") + (names.length > most ? ` and ${number(names.length - most)} more` : "");
 }
 
+/** "1 route", "1,000 routes" */
+export function counted(count: number, what: string): string {
+  return `${number(count)} ${what}${count === 1 ? "" : "s"}`;
+}
+
 /** 1234567 → "1.2 M", 12345 → "12,345", 12.34 → "12.3", 0.123 → "0.12": about three significant digits. */
 export function number(n: number): string {
   if (!Number.isFinite(n)) return NOTHING;

@@ -2,7 +2,7 @@
  * Keeps the state of the gateway up to date: asks each second for what the page shows, and more rarely while there is no answer. No request
  * stays open, since all pages of a browser share six connections to one origin.
  */
-import { ApiError, type ask, type Now, type ProxyConfig } from "./api.ts";
+import { isSessionEnd, messageOf, type ApiError, type ask, type Now, type ProxyConfig } from "./api.ts";
 import { mergedHistory, withPoint } from "./history.ts";
 import { queryOf, type Known, type Shown } from "./page.ts";
 
@@ -88,8 +88,8 @@ export class LiveState {
       if (own === this.#turn) this.#startAfter(TURN_MS);
     } catch (error) {
       if (own === this.#turn) {
-        if (error instanceof ApiError && error.status === 401) this.#sessionEnded(error);
-        else this.#connectionLost(error instanceof Error ? error.message : String(error));
+        if (isSessionEnd(error)) this.#sessionEnded(error);
+        else this.#connectionLost(messageOf(error));
       }
       throw error;
     }

@@ -1,37 +1,8 @@
 /**
- * Small tables of figures that are asked for again and again while a page is visible: threads of the process; plugins by kind, caches and circuits.
+ * Small tables of figures that change: threads of the process; plugins by kind, caches and circuits.
  */
-import { ask } from "./api.ts";
 import { section } from "./components.ts";
-import { el, replace, setText, type Child } from "./dom.ts";
-
-const AGAIN_MS = 2_000;
-
-/** Calls `show` with the answer to GET `path`, every two seconds while the page that has it is updated. */
-export function asked<T>(path: string, what: string, show: (found: T) => void) {
-  let askedAt = -Infinity;
-  let isClosed = false;
-  const note = el("p", { class: "muted", role: "status" });
-  async function load(): Promise<void> {
-    try {
-      const found = await ask<T>("GET", path);
-      if (isClosed) return;
-      setText(note, "");
-      show(found);
-    } catch (error) {
-      if (!isClosed) setText(note, `${what} could not be read. ${error instanceof Error ? error.message : String(error)}`);
-    }
-  }
-  return {
-    note,
-    update(now: number): void {
-      if (now - askedAt < AGAIN_MS) return;
-      askedAt = now;
-      void load();
-    },
-    close: () => void (isClosed = true),
-  };
-}
+import { el, replace, type Child } from "./dom.ts";
 
 /** Below it each row is a card. */
 const LEAST_WIDTH = 640;

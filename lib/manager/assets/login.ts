@@ -1,8 +1,8 @@
 /**
  * The login page: asks for the administrator's credentials, and explains why a login fails.
  */
-import { ApiError, ask } from "./api.ts";
-import { el, replace, setText } from "./dom.ts";
+import { ApiError, ask, isSessionEnd, messageOf } from "./api.ts";
+import { el, replace, setPending, setText } from "./dom.ts";
 import type { Page } from "./page.ts";
 
 export interface LoginOptions {
@@ -80,8 +80,8 @@ export class LoginPage implements Page {
       await ask("GET", "/gateway/status");
     } catch (error) {
       this.#setState("idle");
-      if (error instanceof ApiError && error.status === 401 && error.problem.cookie === undefined) this.#explainMissingCookie();
-      else if (error instanceof ApiError && error.status === 401) this.#show("bad", error.message);
+      if (isSessionEnd(error) && error.problem.cookie === undefined) this.#explainMissingCookie();
+      else if (isSessionEnd(error)) this.#show("bad", error.message);
       else this.#explainRefusal(error);
       return;
     }
@@ -89,7 +89,7 @@ export class LoginPage implements Page {
   }
 
   #explainRefusal(error: unknown): void {
-    if (!(error instanceof ApiError)) return this.#show("bad", String(error));
+    if (!(error instanceof ApiError)) return this.#show("bad", messageOf(error));
     if (error.status === 401) {
       this.#show("bad", WRONG);
       this.#el.password.focus();
@@ -132,11 +132,9 @@ export class LoginPage implements Page {
     tick();
   }
 
-  /** `aria-disabled` instead of `disabled`, so that the button keeps the focus. */
   #setState(to: State): void {
     this.#state = to;
-    this.#el.submit.setAttribute("aria-disabled", String(to !== "idle"));
-    this.#el.submit.setAttribute("aria-busy", String(to === "asking"));
+    setPending(this.#el.submit, to === "asking", to !== "idle");
     setText(this.#el.submit, to === "asking" ? "Signing in…" : "Sign in");
   }
 

@@ -1,13 +1,13 @@
 /**
  * The frame of the application: which page is shown, sessions, the live state, and what pages ask of it.
  */
-import { ApiError, ask } from "./api.ts";
-import { el } from "./dom.ts";
+import { ask, isSessionEnd, messageOf, type ApiError } from "./api.ts";
+import { after, button, el } from "./dom.ts";
 import { draft } from "./draft.ts";
 import { LiveState } from "./live_state.ts";
 import { LoginPage } from "./login.ts";
 import type { Frame, OpenPage, Page, Session } from "./page.ts";
-import { READ_ONLY, SECTIONS } from "./sections.ts";
+import { READ_ONLY, SECTIONS, type Section } from "./sections.ts";
 import { Shell } from "./shell.ts";
 import { hashFor, loginHash, parseHash } from "./url_hash.ts";
 import { Visits } from "./visits.ts";
@@ -56,10 +56,7 @@ class App implements Frame {
       ask,
       shown: () => this.#state.page?.shown ?? "total",
       now: () => Date.now(),
-      after(ms, run) {
-        const timer = setTimeout(run, ms);
-        return () => clearTimeout(timer);
-      },
+      after,
       changed: () => this.#onStateChange(),
       ended: (error) => this.#onSessionEnded(error),
     });
@@ -87,7 +84,7 @@ class App implements Frame {
   readonly refresh = (): Promise<void> => this.#live.refresh();
 
   readonly showError = (error: unknown): void => {
-    if (!(error instanceof ApiError && error.status === 401)) return this.showMessage(sentence(error), "bad");
+    if (!isSessionEnd(error)) return this.showMessage(messageOf(error), "bad");
     if (this.#state.is === "signed in") this.#onSessionEnded(error);
   };
 
@@ -164,8 +161,7 @@ class App implements Frame {
     // Routes and upstreams are named with their service: "#/routes/shop" is about the service.
     if (section?.names === 2 && segments.length === 1) return this.#redirect(hashFor("services", segments[0]!));
     const isClosed = section?.writes === true && this.#session?.write === false;
-    const load = isClosed ? READ_ONLY : segments.length === 0 ? section?.load : segments.length === section?.names ? section.loadOne : undefined;
-    const open: OpenPage = await (load?.() ?? Promise.resolve(notFoundPage)).catch(() => unloadablePage);
+    const open = await opener(isClosed ? READ_ONLY : section, isClosed ? 0 : segments.length).catch((): OpenPage => unloadablePage);
     if (own !== this.#turn || this.#state.is !== "signed in") return;
     const kept = this.#kept?.hash === location.hash ? this.#kept.page : null;
     if (kept !== null) this.#kept = null;
@@ -248,7 +244,7 @@ class App implements Frame {
       await ask("DELETE", "/logout");
     } catch (error) {
       // Without a reply the session may still be open, and must not be shown as ended.
-      if (!(error instanceof ApiError && error.status === 401)) return this.showMessage(`You are still signed in. ${sentence(error)}`, "bad");
+      if (!isSessionEnd(error)) return this.showMessage(`You are still signed in. ${messageOf(error)}`, "bad");
     }
     this.#tabs?.postMessage("out");
     history.pushState(null, "", "#/login");
@@ -315,6 +311,13 @@ function sessionChannel(): BroadcastChannel | null {
   }
 }
 
+/** What opens the page of a section, or the one of an item that has so many names. */
+async function opener(section: Pick<Section, "load" | "loadOne" | "names"> | null, names: number): Promise<OpenPage> {
+  if (section === null) return notFoundPage;
+  if (names === 0) return (await section.load()).page;
+  return names === section.names ? (await section.loadOne!()).onePage : notFoundPage;
+}
+
 function notFoundPage(): Page {
   const node = el("div", { class: "card empty" }, el("p", {}, "There is no page at this address."), el("p", {}, el("a", { href: "#/" }, "Go to the overview")));
   return { title: "Page not found", node, update: () => {} };
@@ -322,11 +325,7 @@ function notFoundPage(): Page {
 
 /** Its module does not arrive: the connection is lost, or the UI is now one of another version. */
 function unloadablePage(): Page {
-  const again = el("button", { type: "button", class: "button", onclick: () => location.reload() }, "Reload");
+  const again = button("Reload", () => location.reload());
   const node = el("div", { class: "card empty" }, el("p", {}, "This page could not be loaded. The management UI may have been updated or have ended."), el("p", {}, again));
   return { title: "Page not loaded", node, update: () => {} };
-}
-
-function sentence(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

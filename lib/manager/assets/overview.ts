@@ -3,13 +3,13 @@
  */
 import type { Certificate, Health, ServiceHealth, Status, UpstreamHealth } from "./api.ts";
 import { Chart } from "./chart.ts";
-import { el, replace, setText, type Child } from "./dom.ts";
-import { ago, listed, milliseconds, moment, number, percent, perSecond, unbroken, until } from "./format.ts";
+import { el, replace, setText, whenChanged, type Child } from "./dom.ts";
+import { ago, counted, listed, milliseconds, moment, number, percent, perSecond, unbroken, until } from "./format.ts";
 import { hashFor } from "./url_hash.ts";
 import { clientErrorShare, refusalsText, statusesText } from "./inventory.ts";
-import { errorSamples, requestSamples, statusSamples, STATUS_CLASSES, timeSamples } from "./history.ts";
+import { CHARTS, samplesOf } from "./traffic_charts.ts";
 import type { Known, OpenPage } from "./page.ts";
-import { circuitLabel, countsText, createAges, fixedBadge, outcomeBadge, pair, stateBadge, testsPair, upstreamLabel, type Ages, type Badge } from "./components.ts";
+import { card, circuitLabel, countsText, createAges, fixedBadge, loading, outcomeBadge, pair, stateBadge, testsPair, upstreamLabel, type Ages, type Badge } from "./components.ts";
 import { rankingCard } from "./ranking_view.ts";
 import { RANKINGS } from "./rankings.ts";
 import { problemsOf } from "./warning_groups.ts";
@@ -22,17 +22,13 @@ const SOON_MS = 14 * 86_400_000;
 /** Statistics arrive each second; older ones show their age. */
 const FRESH_MS = 5000;
 
-export const overviewPage: OpenPage = () => {
+export const page: OpenPage = () => {
   const age = el("p", { class: "notice", hidden: true });
   const problems = warningList("What is wrong", true);
   const fine = el("p", { class: "notice notice--good", hidden: true }, "Nothing fails at this moment.");
   const warnings = warningList();
   const tiles = tileRow();
-  const requests = new Chart({ title: "Requests", series: ["all", "limited"], leading: { series: 0, name: "" }, least: 1, format: perSecond, empty: "No requests yet" });
-  const replies = new Chart({ title: "Replies by status", series: STATUS_CLASSES, leading: { series: 0, name: "2xx" }, least: 1, format: perSecond, empty: "No requests yet" });
-  const errors = new Chart({ title: "Error share", series: ["5xx", "4xx"], leading: { series: 0, name: "5xx" }, least: 0.01, format: percent, empty: "No requests yet" });
-  const times = new Chart({ title: "Response time", series: ["p50", "p95", "p99"], leading: { series: 1, name: "p95" }, least: 5, format: milliseconds, empty: "No requests yet" });
-  const charts = [requests, replies, errors, times];
+  const charts = Object.values(CHARTS).map(({ values, ...options }) => ({ values, chart: new Chart({ ...options, empty: "No requests yet" }) }));
   const rankings = RANKINGS.map(rankingCard);
   const health = healthCard();
   const reload = reloadCard();
@@ -46,25 +42,21 @@ export const overviewPage: OpenPage = () => {
     fine,
     tiles.node,
     warnings.node,
-    el("div", { class: "grid charts live" }, ...charts.map((chart) => chart.node)),
+    el("div", { class: "grid charts live" }, ...charts.map(({ chart }) => chart.node)),
     el("div", { class: "grid rankings" }, ...rankings.map((ranking) => ranking.node)),
     el("div", { class: "overview__lower" }, health.node, el("div", { class: "stack" }, reload.node, certificates.node)),
   );
-  return { title: "Overview", node, shown: "top", update, close: () => charts.forEach((chart) => chart.close()) };
+  return { title: "Overview", node, shown: "top", update, close: () => charts.forEach(({ chart }) => chart.close()) };
 
   function update(known: Known): void {
-    const { status, stats, history, stepS } = known;
-    const { now } = known;
+    const { status, stats, history, stepS, now } = known;
     const old = stats === null || known.connection === "live" ? 0 : now - Date.parse(stats.at);
     age.hidden = old < FRESH_MS;
     if (stats !== null) setText(age, `These statistics are from ${ago(stats.at, now)}. They update again once the connection is back.`);
     if (status !== null) drawWarnings(status);
     tiles.update(known);
     const end = stats === null ? null : Date.parse(stats.at);
-    requests.update(requestSamples(history, stepS, stats), stepS, end);
-    replies.update(statusSamples(history, stepS, stats), stepS, end);
-    errors.update(errorSamples(history, stepS, stats), stepS, end);
-    times.update(timeSamples(history, stepS, stats), stepS, end);
+    for (const { chart, values } of charts) chart.update(samplesOf(history, stepS, stats, values), stepS, end);
     for (const ranking of rankings) ranking.update(stats);
     health.update(known.health);
     reload.update(status, now);
@@ -118,30 +110,29 @@ function healthCard(): Part<[Health | null]> {
   const title = el("span", { class: "muted" });
   const list = el("ul", { class: "health" });
   const rest = el("p", { class: "muted" });
-  const body = el("div", { class: "stack" }, list, rest);
+  const body = el("div", { class: "stack" }, loading("the health of the upstreams"));
   /** By service and id: an element survives a change of state, and with it the focus. */
-  let badges: ReadonlyMap<string, Badge> = new Map();
-  let drawn = "";
+  const badges = new Map<string, Badge>();
+  const drawRows = whenChanged(
+    (shown: readonly ServiceHealth[], more: number) => {
+      badges.clear();
+      replace(list, ...shown.map((service) => serviceRow(service, badges)));
+      replace(rest, `and ${number(more)} more services: `, el("a", { href: "#/upstreams" }, "all upstreams"));
+      replace(body, shown.length === 0 ? el("p", { class: "empty" }, "The configuration has no services yet.") : list, more > 0 && rest);
+    },
+    (shown, more) => [more, shown.map(({ name, circuit_breaker, upstreams }) => [name, isBroken(circuit_breaker), upstreams.length, orderOf(upstreams).map(({ id, group }) => [id, group])])],
+  );
   let last: Health | null = null;
   return {
     node: card("Upstreams", title, body),
     update(health) {
-      if (health === null) return void (drawn === "" && replace(body, loading("health of the upstreams")));
-      if (health === last) return;
+      if (health === null || health === last) return;
       last = health;
       const services = [...health.services].sort((a, b) => severity(b) - severity(a));
       const shown = services.slice(0, MAX_SERVICES);
       const all = health.services.flatMap(({ upstreams }) => upstreams);
       setText(title, all.length === 0 ? "" : `${number(all.filter(({ usable }) => usable).length)} of ${number(all.length)} usable`);
-      const key = JSON.stringify(shown.map(({ name, circuit_breaker, upstreams }) => [name, isBroken(circuit_breaker), upstreams.length, orderOf(upstreams).map(({ id, group }) => [id, group])]));
-      if (key !== drawn) {
-        drawn = key;
-        const made = new Map<string, Badge>();
-        replace(list, ...shown.map((service) => serviceRow(service, made)));
-        badges = made;
-        replace(body, services.length === 0 ? el("p", { class: "empty" }, "The configuration has no services yet.") : list, services.length > MAX_SERVICES ? rest : null);
-        replace(rest, `and ${number(services.length - MAX_SERVICES)} more services: `, el("a", { href: "#/upstreams" }, "all upstreams"));
-      }
+      drawRows(shown, services.length - shown.length);
       for (const service of shown) drawStates(service, badges);
     },
   };
@@ -169,19 +160,19 @@ function drawStates({ name, circuit_breaker: breaker, upstreams }: ServiceHealth
 }
 
 function reloadCard(): Part<[Status | null, number]> {
-  const body = el("div");
+  const body = el("div", {}, loading("the state of the configuration"));
   const ages = createAges();
-  let drawn = "";
+  const draw = whenChanged(
+    (status: Status) => {
+      ages.forget();
+      replace(body, ...reloadState(status, ages));
+    },
+    (status) => [status.digest, status.loaded_at, status.last_reload, status.counts, status.tests],
+  );
   return {
     node: card("Configuration", el("a", { href: "#/config" }, "Details"), body),
     update(status, now) {
-      if (status === null) return void (drawn === "" && replace(body, loading("state of the configuration")));
-      const key = JSON.stringify([status.digest, status.loaded_at, status.last_reload, status.counts, status.tests]);
-      if (key !== drawn) {
-        drawn = key;
-        ages.forget();
-        replace(body, ...reloadState(status, ages));
-      }
+      if (status !== null) draw(status);
       ages.update(now);
     },
   };
@@ -208,20 +199,16 @@ function reloadState({ digest, loaded_at: loaded, last_reload: last, counts, tes
 }
 
 function certificateCard(): Part<[Status | null, number]> {
-  const body = el("div");
-  let drawn = "";
-  return {
-    node: card("Certificates", null, body),
-    update(status, now) {
-      if (status === null) return void (drawn === "" && replace(body, loading("certificates")));
-      // Redrawn only when a certificate or its text (whole days) changes.
-      const key = JSON.stringify(status.certificates.map((each) => [each, until(each.not_after, now)]));
-      if (key === drawn) return;
-      drawn = key;
-      const list = [...status.certificates].sort((a, b) => Date.parse(a.not_after) - Date.parse(b.not_after));
+  const body = el("div", {}, loading("the certificates"));
+  const draw = whenChanged(
+    (certificates: readonly Certificate[], now: number) => {
+      const list = [...certificates].sort((a, b) => Date.parse(a.not_after) - Date.parse(b.not_after));
       replace(body, list.length === 0 ? el("p", { class: "muted" }, "None: the gateway accepts plain HTTP only.") : el("ul", { class: "list" }, ...list.map((each) => certificateRow(each, now))));
     },
-  };
+    // Its text has whole days.
+    (certificates, now) => certificates.map((each) => [each, until(each.not_after, now)]),
+  );
+  return { node: card("Certificates", null, body), update: (status, now) => status !== null && draw(status.certificates, now) };
 }
 
 function certificateRow({ where, names, common_name: commonName, not_after: end }: Certificate, now: number): HTMLElement {
@@ -234,14 +221,6 @@ function certificateRow({ where, names, common_name: commonName, not_after: end 
     el("div", {}, el("div", { class: "certificate__names" }, names.length > 0 ? listed(names, 4) : commonName === null ? "no names" : `${commonName} (a common name only: browsers refuse it)`), el("div", { class: "muted" }, where)),
     fixedBadge(tone, text, moment(end)),
   );
-}
-
-function card(title: string, aside: Child, ...children: readonly Child[]): HTMLElement {
-  return el("section", { class: "card" }, el("div", { class: "card__title" }, el("h2", {}, title), aside), ...children);
-}
-
-function loading(what: string): HTMLElement {
-  return el("p", { class: "empty" }, `Waiting for the ${what}…`);
 }
 
 function keep(badges: Map<string, Badge>, key: string): Badge {
@@ -283,7 +262,7 @@ function durationText(seconds: number): string {
 function workersOf({ workers }: Status): readonly string[] {
   if (workers == null) return [];
   const { configured, serving, restarts } = workers;
-  return [`${serving} of ${configured} workers`, ...(restarts === 0 ? [] : [restarts === 1 ? "1 restart" : `${number(restarts)} restarts`])];
+  return [`${serving} of ${configured} workers`, ...(restarts === 0 ? [] : [counted(restarts, "restart")])];
 }
 
 function stateOf({ state, ready }: Status): string {

@@ -4,8 +4,8 @@
  */
 import type { Figures, TryFigures, UpstreamHealth } from "./api.ts";
 import { circuitLabel, upstreamLabel } from "./state_labels.ts";
-import { el, replace, setText, svg } from "./dom.ts";
-import { milliseconds, number, percent, perSecond, unbroken } from "./format.ts";
+import { button, el, replace, setText, svg } from "./dom.ts";
+import { counted, milliseconds, number, percent, perSecond, unbroken } from "./format.ts";
 import type { Share } from "./balancing.ts";
 import { flowThrough, type Flow, type Level } from "./inventory.ts";
 import { breakable, fixedBadge, groupBadge, setOptional, settingsList, stateBadge, type Badge } from "./components.ts";
@@ -86,7 +86,7 @@ export class Pipeline {
   constructor(plan: Plan) {
     const { listener, plugins, strategy, upstreams } = plan;
     this.#plan = plan;
-    const close = el("button", { type: "button", class: "button button--quiet", onclick: () => this.#show(null) }, "Close");
+    const close = button("Close", () => this.#show(null), "quiet");
     const head = el("div", { class: "stage-panel__head" }, this.#title, close);
     this.#panel = el("section", { class: "card stage-panel", id: "stage-panel", "aria-label": "Details of the stage", hidden: true }, head, this.#content);
     this.#listener = this.#stage("listener", listener.title, listener.text, 2, "Received", listener.details, listener.notes);
@@ -111,7 +111,7 @@ export class Pipeline {
     write(this.#listener.lines, route === null ? [] : [`${perSecond(requests)} in`, timesText(route)]);
     for (const [i, { lines }] of this.#plugins.entries()) {
       const faults = traffic.faults(i);
-      write(lines, [...(flows === null ? [] : flowTexts(flows[i]!)), faults === 0 ? "" : `${faults} ${faults === 1 ? "failure" : "failures"}`]);
+      write(lines, [...(flows === null ? [] : flowTexts(flows[i]!)), faults === 0 ? "" : counted(faults, "failure")]);
       lines[2]!.classList.toggle("figure--bad", faults > 0);
     }
     write(this.#strategy.lines, flows === null ? [] : flowTexts(flows.at(-1)!));

@@ -2,10 +2,11 @@
  * Figures of plugins since the start, below the table of the plugins page: by kind, refusals by code, caches and circuit breakers.
  */
 import type { PluginFigures } from "./api.ts";
+import { figuresAt } from "./asking.ts";
 import { link } from "./components.ts";
 import { el } from "./dom.ts";
 import { milliseconds, number, percent } from "./format.ts";
-import { asked, countsOf, liveTable } from "./live_tables.ts";
+import { countsOf, liveTable } from "./live_tables.ts";
 import { hashFor } from "./url_hash.ts";
 
 export function pluginFigures() {
@@ -13,7 +14,7 @@ export function pluginFigures() {
   const refusals = liveTable("Refusals by code", ["Code", "Requests", "Routes"], [1, 2]);
   const caches = liveTable("Caches", ["Route", "Answered from it", "Requests"], [1]);
   const circuits = liveTable("Circuit breakers", ["Service", "State", "Failed in the window", "Requests in the window"], [2, 3]);
-  const asking = asked<PluginFigures>("/gateway/plugin-figures", "Figures of plugins", show);
+  const asking = figuresAt<PluginFigures>("/gateway/plugin-figures", "Figures of plugins", show);
   const node = el("div", { class: "stack live" }, asking.note, kinds.node, refusals.node, caches.node, circuits.node, el("p", { class: "muted" }, "Since the start of the gateway; of plugins that have had requests."));
   return { node, update: asking.update, close };
 

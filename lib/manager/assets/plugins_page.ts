@@ -19,7 +19,7 @@ interface PluginRow extends PluginPlace {
 
 const LEVEL_ORDER = { global: 0, service: 1, route: 2 } as const;
 
-export const pluginsPage: OpenPage = () => {
+export const page: OpenPage = () => {
   let status: Known["status"] = null;
   const figures = pluginFigures();
   const table = new DataTable<PluginRow>({

@@ -2,16 +2,17 @@
  * The process page: memory, connections and the delay of the event loop, of each worker.
  */
 import type { ProcessFigures } from "./api.ts";
+import { figuresAt } from "./asking.ts";
 import { pair } from "./components.ts";
 import { el, replace } from "./dom.ts";
 import { milliseconds, number } from "./format.ts";
-import { asked, liveTable } from "./live_tables.ts";
+import { liveTable } from "./live_tables.ts";
 import type { OpenPage } from "./page.ts";
 
-export const processPage: OpenPage = () => {
+export const page: OpenPage = () => {
   const facts = el("dl", { class: "pairs" });
   const threads = liveTable("Threads that serve", ["Thread", "Delay p50", "p99", "Longest", "Heap used", "Heap", "Buffers", "Connections", "In flight"], [1, 2, 3, 4, 5, 6, 7, 8]);
-  const asking = asked<ProcessFigures>("/gateway/process", "Figures of the process", show);
+  const asking = figuresAt<ProcessFigures>("/gateway/process", "Figures of the process", show);
   const explained = el("p", { class: "muted" }, "The delay is how late the event loop came round in the last seconds: requests wait as long.");
   const node = el("div", { class: "stack live" }, asking.note, el("div", { class: "card" }, facts), threads.node, explained);
   return { title: "Process", node, update: ({ now }) => asking.update(now), close };

@@ -2,8 +2,8 @@
  * Draws a ranking as a card: a list of names, each with its value and a bar.
  */
 import type { Stats } from "./api.ts";
-import { breakable } from "./components.ts";
-import { el, replace, setText, svg } from "./dom.ts";
+import { breakable, card } from "./components.ts";
+import { el, replace, setText, svg, whenChanged } from "./dom.ts";
 import type { Ranking, RankingRow } from "./rankings.ts";
 
 export interface RankingCard {
@@ -14,19 +14,19 @@ export interface RankingCard {
 export function rankingCard({ title, unit, none, rowsOf }: Ranking): RankingCard {
   const list = el("ol", { class: "ranking" });
   const text = el("p", { class: "muted" }, "Waiting for figures…");
-  let drawn = "";
+  const node = card(title, el("span", { class: "muted" }, unit), list, text);
+  node.classList.add("live");
+  const draw = whenChanged((rows: readonly RankingRow[]) => {
+    replace(list, ...rows.map(rowOf));
+    setText(text, rows.length === 0 ? none : "");
+    text.hidden = rows.length > 0;
+  });
   return {
-    node: el("section", { class: "card live" }, el("div", { class: "card__title" }, el("h2", {}, title), el("span", { class: "muted" }, unit)), list, text),
+    node,
     update(stats) {
       const rows = stats === null ? null : rowsOf(stats);
       // Another order under the pointer or the focus would lead elsewhere.
-      if (rows === null || list.querySelector("a:hover, a:focus-visible") !== null) return;
-      const key = JSON.stringify(rows);
-      if (key === drawn) return;
-      drawn = key;
-      replace(list, ...rows.map(rowOf));
-      setText(text, rows.length === 0 ? none : "");
-      text.hidden = rows.length > 0;
+      if (rows !== null && list.querySelector("a:hover, a:focus-visible") === null) draw(rows);
     },
   };
 }

@@ -3,6 +3,7 @@
  */
 import { ask, type ProxyConfig, type RouteConfig, type RoutePlugins, type ServiceConfig, type ServiceHealth, type UpstreamHealth } from "./api.ts";
 import { upstreamLabel } from "./state_labels.ts";
+import { askingFor } from "./asking.ts";
 import { detailPage, type Detail } from "./configured_pages.ts";
 import { el, setText } from "./dom.ts";
 import { ago, until } from "./format.ts";
@@ -18,7 +19,7 @@ import { Pipeline } from "./pipeline.ts";
 import { pluginDetails } from "./services_page.ts";
 import { warningList } from "./warnings.ts";
 
-export const routePage: OpenPage = (frame, [serviceName = "", name = ""]) =>
+export const onePage: OpenPage = (frame, [serviceName = "", name = ""]) =>
   detailPage({
     title: `Route ${name}`,
     service: serviceName,
@@ -37,7 +38,6 @@ function routeDetail(frame: Frame, config: ProxyConfig, service: ServiceConfig, 
   let health: ServiceHealth | null = null;
   let running: readonly PluginPlace[] = [];
   let drawing: Pipeline | null = null;
-  let isClosed = false;
   const drawn = slot("card");
   const legend = el("p", { class: "muted" });
   const strip = figureStrip({ ofRequests: true });
@@ -58,34 +58,30 @@ function routeDetail(frame: Frame, config: ProxyConfig, service: ServiceConfig, 
     off.length > 0 && section("Switched off", el("div", { class: "card" }, el("ul", { class: "plugin-list" }, ...off.map(disabledPlugin)))),
   );
   drawn.put(loading("the plugins"));
-  void load();
+  // Only the gateway knows in which order plugins run.
+  const plugins = askingFor({
+    frame,
+    what: "The plugins",
+    node: drawn.node,
+    ask: () => ask<RoutePlugins>("GET", `/gateway/plugins?${new URLSearchParams({ service: service.name, route: route.name })}`),
+    show: (found) => draw(found.plugins),
+  });
+  void plugins.load();
   return {
     node,
     update,
     close() {
-      isClosed = true;
+      plugins.close();
       charts.close();
       drawing?.close();
     },
   };
 
-  /** Only the gateway knows in which order plugins run. */
-  async function load(): Promise<void> {
-    try {
-      const { plugins } = await ask<RoutePlugins>("GET", `/gateway/plugins?${new URLSearchParams({ service: service.name, route: route.name })}`);
-      if (!isClosed) draw(plugins);
-    } catch (error) {
-      if (isClosed) return;
-      frame.showError(error);
-      drawn.put(el("p", {}, "The plugins could not be read. ", el("button", { type: "button", class: "button button--small", onclick: () => void load() }, "Try again")));
-    }
-  }
-
-  function draw(plugins: RoutePlugins["plugins"]): void {
-    running = plugins.map((plugin) => placeOf(plugin, service.name, route.name));
+  function draw(found: RoutePlugins["plugins"]): void {
+    running = found.map((plugin) => placeOf(plugin, service.name, route.name));
     drawing = new Pipeline({
       listener: { title: methodsOf(route), text: patternOf(service, route), notes: conditionTexts(route.match), details: () => matchFacts(service, route) },
-      plugins,
+      plugins: found,
       strategy: { name: service.load_balancing_strategy, text: strategyText(service), notes: balancingNotes(service), details: () => strategyDetails(service) },
       upstreams: service.upstreams.map((upstream) => ({
         id: upstream.id,

@@ -19,7 +19,7 @@ export interface RouteRow {
   readonly pattern: string;
 }
 
-export const routesPage: OpenPage = () => {
+export const page: OpenPage = () => {
   let figures: FiguresByName = figuresByName(null);
   let warnings = warningCounts(null);
   const table = routeTable({

@@ -20,7 +20,7 @@ import { clientErrorColumn, DataTable, figureColumns, fixedPart, type Part } fro
 import { upstreamRows, UpstreamsNow, upstreamTable } from "./upstreams_page.ts";
 import { warningList, withWarnings } from "./warnings.ts";
 
-export const servicesPage: OpenPage = () => {
+export const page: OpenPage = () => {
   let health: Known["health"] = null;
   let figures: FiguresByName = figuresByName(null);
   let warnings = warningCounts(null);
@@ -120,7 +120,7 @@ const GROUPS: readonly (readonly [string, string])[] = [
   ["tls", "TLS to upstreams"],
 ];
 
-export const servicePage: OpenPage = (_frame, [name = ""]) =>
+export const onePage: OpenPage = (_frame, [name = ""]) =>
   detailPage({
     title: `Service ${name}`,
     service: name,

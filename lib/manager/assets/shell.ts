@@ -1,7 +1,7 @@
 /**
  * What stands around a page: the navigation, the state of the connection and of the session, banners and messages; and the login page's card.
  */
-import { el, replace, setText, svg } from "./dom.ts";
+import { button, el, replace, setText, svg } from "./dom.ts";
 import { faultBanner } from "./fault_banner.ts";
 import { moment, timeZone, until } from "./format.ts";
 import type { ConnectionLoss } from "./live_state.ts";
@@ -24,7 +24,7 @@ interface ShellOptions {
 export class Shell {
   readonly #el: ReturnType<typeof shellElements>;
   readonly #toasts = el("div", { class: "toasts", role: "status", "aria-live": "polite" });
-  readonly #themeButtons = [0, 1].map(() => el("button", { type: "button", class: "button button--quiet", onclick: () => this.#setTheme(nextTheme(this.#theme)) }));
+  readonly #themeButtons = [0, 1].map(() => button("", () => this.#setTheme(nextTheme(this.#theme)), "quiet"));
   readonly #faults = faultBanner();
   readonly #skip: HTMLElement;
   #theme: Theme = "system";
@@ -118,14 +118,14 @@ export class Shell {
 
   #setTheme(theme: Theme): void {
     this.#theme = theme;
-    for (const button of this.#themeButtons) setText(button, THEMES[theme]);
+    for (const each of this.#themeButtons) setText(each, THEMES[theme]);
   }
 }
 
 function shellElements({ signOut, tryNow }: ShellOptions, themeButton: HTMLElement, faults: HTMLElement) {
   const main = el("main", { class: "main", id: "main", tabindex: "-1" });
   const bannerText = el("span", { class: "banner__text" });
-  const banner = el("section", { class: "banner", "aria-label": "Connection", hidden: true }, bannerText, el("button", { type: "button", class: "button button--small", onclick: tryNow }, "Try now"));
+  const banner = el("section", { class: "banner", "aria-label": "Connection", hidden: true }, bannerText, button("Try now", tryNow, "small"));
   const announcement = el("div", { class: "visually-hidden", role: "status" });
   const brandName = el("div", { class: "brand__name" }, "edge-gateway");
   const brandVersion = el("div", { class: "brand__version" });
@@ -135,7 +135,7 @@ function shellElements({ signOut, tryNow }: ShellOptions, themeButton: HTMLEleme
   const ends = el("div", { hidden: true });
   const menu = el("button", { type: "button", class: "button side__menu", "aria-expanded": "false", "aria-controls": "menu" }, "Menu");
   const links = new Map(Object.entries(SECTIONS).map(([name, section]) => [name, linkOf(name, section)]));
-  const signOutButton = el("button", { type: "button", class: "button button--quiet", onclick: signOut }, "Sign out");
+  const signOutButton = button("Sign out", signOut, "quiet");
   const side = el(
     "header",
     { class: "side" },

@@ -27,7 +27,7 @@ const AGAIN_MS = 5_000;
 
 const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3 });
 
-export const tailPage: OpenPage = () => {
+export const page: OpenPage = () => {
   let source: EventSource | null = null;
   let isPaused = false;
   let timer = 0;

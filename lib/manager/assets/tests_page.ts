@@ -20,7 +20,7 @@ const FIRST_TESTS = 100;
 /** Failed tests that are open at first. */
 const FIRST_OPEN = 10;
 
-export const testsPage: OpenPage = (frame) => new TestsPage(frame);
+export const page: OpenPage = (frame) => new TestsPage(frame);
 
 class TestsPage implements Page {
   readonly title = "Tests";

@@ -26,7 +26,7 @@ const MAX_CANDIDATES = 100;
 const MAX_DRAFTS = 20;
 
 /** "#/try?method=GET&url=/shop/items&headers=X-Version: 2" fills in the form. */
-export const tryPage: OpenPage = (frame) => new TryPage(frame);
+export const page: OpenPage = (frame) => new TryPage(frame);
 
 class TryPage implements Page {
   readonly title = "Try it";

@@ -72,7 +72,7 @@ export class UpstreamsNow {
   }
 }
 
-export const upstreamsPage: OpenPage = () => {
+export const page: OpenPage = () => {
   const now = new UpstreamsNow();
   const table = upstreamTable(now, { searchable: true });
   const note = el(
@@ -191,7 +191,7 @@ function shareText(share: Share | null): string {
   return share === null ? "–" : `${percent(share.share)}${share.how === "planned" ? " planned" : ""}`;
 }
 
-export const upstreamPage: OpenPage = (frame, [serviceName = "", id = ""]) =>
+export const onePage: OpenPage = (frame, [serviceName = "", id = ""]) =>
   detailPage({
     title: `Upstream ${id}`,
     service: serviceName,

@@ -3,8 +3,8 @@
  */
 import type { Warning } from "./api.ts";
 import { breakable, fixedBadge, setOptional, stateBadge } from "./components.ts";
-import { el, replace, setText } from "./dom.ts";
-import { number } from "./format.ts";
+import { el, replace, setText, whenChanged } from "./dom.ts";
+import { counted, number } from "./format.ts";
 import type { Part } from "./tables.ts";
 import { linkForWarning } from "./url_hash.ts";
 import { groupsOf, type Severity, type WarningGroup } from "./warning_groups.ts";
@@ -25,21 +25,15 @@ export function warningList(label = "Warnings", isShort = false): WarningList {
   const count = el("summary");
   const rest = el("details", { class: "more" }, count, more);
   const node = el("section", { "aria-label": label, hidden: true }, list, rest);
-  let drawn = "";
-  return {
-    node,
-    update(warnings) {
-      const key = JSON.stringify(warnings);
-      if (key === drawn) return;
-      drawn = key;
-      const groups = groupsOf(warnings).map((group) => groupRow(group, isShort));
-      node.hidden = groups.length === 0;
-      replace(list, ...groups.slice(0, MAX_WARNINGS));
-      replace(more, ...groups.slice(MAX_WARNINGS));
-      rest.hidden = groups.length <= MAX_WARNINGS;
-      setText(count, `${number(groups.length - MAX_WARNINGS)} more`);
-    },
-  };
+  const update = whenChanged((warnings: readonly Warning[]) => {
+    const groups = groupsOf(warnings).map((group) => groupRow(group, isShort));
+    node.hidden = groups.length === 0;
+    replace(list, ...groups.slice(0, MAX_WARNINGS));
+    replace(more, ...groups.slice(MAX_WARNINGS));
+    rest.hidden = groups.length <= MAX_WARNINGS;
+    setText(count, `${number(groups.length - MAX_WARNINGS)} more`);
+  });
+  return { node, update };
 }
 
 function groupRow({ severity, first, others }: WarningGroup, isShort: boolean): HTMLElement {
@@ -75,7 +69,7 @@ export function withWarnings(contents: readonly Node[], countOf: () => number): 
     node: el("span", {}, ...contents, el("span", { class: "sub" }, badge.node)),
     refresh() {
       const count = countOf();
-      setOptional(badge, count === 0 ? null : { text: count === 1 ? "1 warning" : `${number(count)} warnings`, tone: "warn" });
+      setOptional(badge, count === 0 ? null : { text: counted(count, "warning"), tone: "warn" });
     },
   };
 }

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { Point, Stats, StatsWithHistory } from "../../../lib/manager/assets/api.ts";
-import { errorSamples, mergedHistory, requestSamples, statusSamples, timeSamples, withPoint } from "../../../lib/manager/assets/history.ts";
+import { mergedHistory, withPoint } from "../../../lib/manager/assets/history.ts";
+import { CHARTS, samplesOf } from "../../../lib/manager/assets/traffic_charts.ts";
 
 const T = Date.parse("2026-11-21T12:00:00Z");
 const FIGURES = { requests_per_s: 0, errors_per_s: 0, limited_per_s: 0, statuses_per_s: {}, p50_ms: null, p95_ms: null, p99_ms: null, in_flight: 0 };
@@ -43,22 +44,22 @@ describe("the history of statistics", () => {
 describe("values of a chart", () => {
   it("values of a chart give rates per second; an unfinished step is divided by its elapsed time", () => {
     const history = [point(0, { requests: 50, limited: 5 }), point(5, { requests: 20 })];
-    expect(requestSamples(history, 5, statsOf(7, history[1]!)).map(({ values }) => values)).toEqual([[10, 1], [10, 0]]);
+    expect(samplesOf(history, 5, statsOf(7, history[1]!), CHARTS.requests.values).map(({ values }) => values)).toEqual([[10, 1], [10, 0]]);
   });
 
   it("values of a chart give replies per second by class of status", () => {
     const history = [point(0, { requests: 50, statuses: { "2xx": 40, "4xx": 5, "5xx": 1, "401": 5 } })];
-    expect(statusSamples(history, 5, null).map(({ values }) => values)).toEqual([[8, 0, 1, 0.2]]);
+    expect(samplesOf(history, 5, null, CHARTS.replies.values).map(({ values }) => values)).toEqual([[8, 0, 1, 0.2]]);
   });
 
   it("values of a chart leave out a step that has just begun", () => {
     const history = [point(0, { requests: 50 }), point(5, { requests: 1 })];
-    expect(requestSamples(history, 5, statsOf(5.2, history[1]!))).toHaveLength(1);
+    expect(samplesOf(history, 5, statsOf(5.2, history[1]!), CHARTS.requests.values)).toHaveLength(1);
   });
 
   it("values of a chart have a gap where no request arrived", () => {
     const history = [point(0, { requests: 4, errors: 1, statuses: { "4xx": 2 }, p50_ms: 1, p95_ms: 2, p99_ms: 3 }), point(5)];
-    expect(errorSamples(history, 5, null).map(({ values }) => values)).toEqual([[0.25, 0.5], [null, null]]);
-    expect(timeSamples(history, 5, null).map(({ values }) => values)).toEqual([[1, 2, 3], [null, null, null]]);
+    expect(samplesOf(history, 5, null, CHARTS.errors.values).map(({ values }) => values)).toEqual([[0.25, 0.5], [null, null]]);
+    expect(samplesOf(history, 5, null, CHARTS.times.values).map(({ values }) => values)).toEqual([[1, 2, 3], [null, null, null]]);
   });
 });
