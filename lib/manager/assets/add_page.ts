@@ -10,7 +10,7 @@ import { draft } from "./draft.ts";
 import { putJson, readJson } from "./edit_json.ts";
 import { FORMS, type Field, type Form } from "./forms.ts";
 import type { Frame, OpenPage } from "./page.ts";
-import { hashFor } from "./url_hash.ts";
+import { hashFor, queryIn } from "./url_hash.ts";
 
 const KEY_BYTES = 32;
 
@@ -36,7 +36,7 @@ function fileForm(frame: Frame, form: Form, shownIn: HTMLElement): HTMLElement {
   } catch {
     return el("div", { class: "notice notice--bad" }, el("p", {}, "The draft is not valid JSON: ", link("#/edit", "correct it in the editor"), "."));
   }
-  const of = new URLSearchParams(location.hash.split("?")[1]).get("of");
+  const of = queryIn(location.hash).get("of");
   const fields = form.fields(file).map((field) => ({ field, input: inputOf(field, of) }));
   const place = fields.find(({ field }) => field.kind === "choice");
   if (place?.field.choices?.length === 0) return el("div", { class: "card empty" }, el("p", {}, `There is nothing to choose for “${place.field.label}”: `, link("#/edit", "write it in the editor"), "."));

@@ -3,7 +3,7 @@
  * gateway has found them, and the lines of the text.
  */
 import { ask, isSessionEnd, type Issue, type RoutePlace, type Validation } from "./api.ts";
-import { breakable, fixedBadge, link, listOf, section, unreadable } from "./components.ts";
+import { breakable, fixedBadge, link, listOf, notice, section, unreadable } from "./components.ts";
 import { el, replace, type Child } from "./dom.ts";
 import { counted, number } from "./format.ts";
 import type { Frame } from "./page.ts";
@@ -72,7 +72,7 @@ export function issueLinks(issues: readonly Issue[]): HTMLElement {
 }
 
 function meaningOf({ outcome, issues, tests, untested, diff, requests, warnings }: Validation): readonly Child[] {
-  const refused = el("div", { class: "notice notice--bad" }, el("p", {}, el("strong", {}, "The gateway would refuse it.")), issueLinks(issues));
+  const refused = notice("bad", "The gateway would refuse it.", "", issueLinks(issues));
   return [outcome === "refused" ? refused : el("p", {}, fixedBadge("good", "The gateway would accept it")), ...(diff === null ? [] : routeChanges(diff)), ...testsOf(tests, untested), ...moved(requests), warnings.length > 0 && el("details", { class: "more" }, el("summary", {}, counted(warnings.length, "warning")), listOf(warnings, ({ message, remedy }) => [`${message} ${remedy ?? ""}`]))];
 }
 
@@ -80,7 +80,7 @@ function routeChanges({ guards_lost: lost, removed, changed, added, other }: Non
   if ([lost, removed, changed, added, other].every((list) => list.length === 0)) return [el("p", {}, "No route changes.")];
   const guards = listOf(lost, (each) => [placeLink(each), ` is no longer guarded by ${each.guards.join(", ")}`, each.altered.length > 0 && ` (another configuration: ${each.altered.join(", ")})`, each.example !== null && el("span", {}, ", as in ", el("code", {}, ...breakable(each.example)))]);
   return [
-    lost.length > 0 && el("div", { class: "notice notice--bad" }, el("p", {}, el("strong", {}, `Guards are lost on ${counted(lost.length, "route")}.`)), guards),
+    lost.length > 0 && notice("bad", `Guards are lost on ${counted(lost.length, "route")}.`, "", guards),
     part("Routes removed", "bad", removed, (place) => [placeLink(place)]),
     part("Routes changed", "warn", changed, ({ changes, ...place }) => [placeLink(place), `: ${changes.join(", ")}`]),
     part("Routes added", "good", added, (place) => [placeText(place)]),
@@ -97,7 +97,7 @@ function testsOf(tests: Validation["tests"], untested: string | null): readonly 
   const { passed, failed, failures = [] } = tests;
   const list = listOf(failures, ({ name, line, column, differences }) => [line === null ? name : link(`#/edit?line=${line}&column=${column ?? 1}`, name), `: ${differences.join("; ")}`]);
   const text = failed === 0 ? `${counted(passed, "test")} passed.` : `${number(failed)} of ${counted(passed + failed, "test")} failed.`;
-  return [el("div", { class: `notice notice--${failed === 0 ? "good" : "bad"}` }, el("p", {}, el("strong", {}, text)), untested !== null && el("p", {}, untested), failures.length > 0 && list)];
+  return [notice(failed === 0 ? "good" : "bad", text, "", untested !== null && el("p", {}, untested), failures.length > 0 && list)];
 }
 
 function moved(requests: Validation["requests"]): readonly Child[] {

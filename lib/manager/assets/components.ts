@@ -49,44 +49,38 @@ export function missing(what: string, href: string, back: string): HTMLElement {
   );
 }
 
-export interface FigureStrip {
-  readonly node: HTMLElement;
-  update(figures: AnyFigures | null): void;
-}
-
+/** Those of an upstream have no statuses. */
 type AnyFigures = TryFigures & Partial<Figures>;
 
-function isFigures(figures: AnyFigures): figures is Figures {
-  return figures.statuses_per_s !== undefined;
-}
-
 /** The live statistics of one item in a row; those of requests have statuses and refusals of rate limits. */
-export function figureStrip({ ofRequests }: { readonly ofRequests: boolean }): FigureStrip {
-  const stats: readonly (readonly [string, (figures: AnyFigures) => string])[] = [
+export function figureStrip({ ofRequests }: { readonly ofRequests: boolean }) {
+  const refusals: readonly (readonly [string, (figures: AnyFigures) => string])[] = [
+    ["4xx", (figures) => percent(isFigures(figures) ? clientErrorShare(figures) : null)],
+    ["Limited", ({ limited_per_s: limited = null }) => perSecond(limited)],
+  ];
+  const stats: typeof refusals = [
     ["Requests", (figures) => perSecond(figures.requests_per_s)],
-    ["Errors", (figures) => percent(errorShare(figures) ?? Number.NaN)],
-    ...(ofRequests
-      ? [["4xx", (figures: AnyFigures) => percent((isFigures(figures) ? clientErrorShare(figures) : null) ?? Number.NaN)] as const, ["Limited", (figures: AnyFigures) => perSecond(figures.limited_per_s ?? Number.NaN)] as const]
-      : []),
+    ["Errors", (figures) => percent(errorShare(figures))],
+    ...(ofRequests ? refusals : []),
     ["p50", (figures) => milliseconds(figures.p50_ms)],
     ["p95", (figures) => milliseconds(figures.p95_ms)],
     ["p99", (figures) => milliseconds(figures.p99_ms)],
     ["In flight", (figures) => number(figures.in_flight)],
   ];
-  const values = stats.map(([label, text]) => ({ text, label, node: el("dd", { class: "stat__value" }, "–") }));
-  const strip = el(
-    "dl",
-    { class: "stats stats--strip live" },
-    ...values.map(({ label, node: value }) => el("div", { class: "stat" }, el("dt", { class: "stat__label" }, label), value)),
-  );
+  const values = stats.map(() => el("dd", { class: "stat__value" }, "–"));
   const statuses = el("p", { class: "muted" });
+  const tiles = stats.map(([label], i) => el("div", { class: "stat" }, el("dt", { class: "stat__label" }, label), values[i]!));
   return {
-    node: el("div", { class: "part" }, strip, ofRequests && statuses),
-    update(figures) {
+    node: el("div", { class: "part" }, el("dl", { class: "stats stats--strip live" }, ...tiles), ofRequests && statuses),
+    update(figures: AnyFigures | null): void {
       if (figures !== null && isFigures(figures)) setText(statuses, statusesText(figures));
-      for (const { node: value, text } of values) setText(value, figures === null ? "–" : text(figures));
+      stats.forEach(([, text], i) => setText(values[i]!, figures === null ? "–" : text(figures)));
     },
   };
+}
+
+function isFigures(figures: AnyFigures): figures is Figures {
+  return figures.statuses_per_s !== undefined;
 }
 
 /** A list of names and values; null omits an entry. */

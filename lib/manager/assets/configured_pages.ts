@@ -1,11 +1,12 @@
 /**
  * The two kinds of pages about configured items: all items in a table, and the details of one item.
  */
-import type { ProxyConfig } from "./api.ts";
-import { loading, missing, slot } from "./components.ts";
+import type { ProxyConfig, ServiceConfig } from "./api.ts";
+import { link, loading, missing, slot } from "./components.ts";
 import { el } from "./dom.ts";
 import type { Known, Page, Shown } from "./page.ts";
-import type { DataTable } from "./tables.ts";
+import { fixedPart, type Column, type DataTable } from "./tables.ts";
+import { hashFor } from "./url_hash.ts";
 
 interface ListOptions<Row> {
   readonly title: string;
@@ -42,6 +43,11 @@ export function listPage<Row>({ title, table, rowsOf, shown = "total", above, be
     },
     close: () => table.close(),
   };
+}
+
+/** The service of a row. */
+export function serviceColumn<Row extends { readonly service: ServiceConfig }>(): Column<Row> {
+  return { key: "service", title: "Service", sortBy: ({ service }) => service.name, make: ({ service: { name } }) => fixedPart(link(hashFor("services", name), name)) };
 }
 
 export type Detail = Pick<Page, "node" | "update" | "close">;

@@ -3,13 +3,14 @@
  */
 import { ask, type Status } from "./api.ts";
 import { askingFor } from "./asking.ts";
-import { loading, slot } from "./components.ts";
+import { loading, notice, slot } from "./components.ts";
 import { el, replace } from "./dom.ts";
 import { draft } from "./draft.ts";
 import { Editor } from "./editor.ts";
 import { offsetIn, type Verdict } from "./editor_checks.ts";
 import type { OpenPage } from "./page.ts";
 import type { Schema } from "./schema_help.ts";
+import { queryIn } from "./url_hash.ts";
 
 let schema: Schema | null = null;
 /** Where the caret was when the page was left. */
@@ -52,11 +53,11 @@ export const page: OpenPage = (frame) => {
       discard: () => fieldText(draft.baseText),
       failed: frame.showError,
     });
-    const readOnly = draft.readOnly === null ? null : note("This text is a draft.", `${draft.readOnly} Change it here, and download it.`);
+    const readOnly = draft.readOnly === null ? null : notice("warn", "This text is a draft.", `${draft.readOnly} Change it here, and download it.`);
     content.put(el("div", { class: "stack" }, readOnly, notes, editor.node));
     editor.setText(fieldText(draft.text));
     // "#/edit?line=12&column=7" of a link to an error.
-    const asked = new URLSearchParams(location.hash.split("?")[1]);
+    const asked = queryIn(location.hash);
     editor.goTo(asked.has("line") ? offsetIn(editor.text, Number(asked.get("line")), Number(asked.get("column") ?? 1)) : caret);
   }
 
@@ -69,16 +70,12 @@ export const page: OpenPage = (frame) => {
     const isNew = now !== seen;
     const isNoted = notes.firstChild !== null;
     const differs = now !== draft.baseDigest;
-    if (differs && draft.isDirty && !isNoted) replace(notes, note("The file has been changed since you began.", "Your text is kept. Apply puts both together, or shows where they differ."));
+    if (differs && draft.isDirty && !isNoted) replace(notes, notice("warn", "The file has been changed since you began.", "Your text is kept. Apply puts both together, or shows where they differ."));
     if (isNoted && (!differs || !draft.isDirty)) replace(notes);
     if (differs && !draft.isDirty && (isNew || isNoted)) void draft.load().catch(frame.showError);
     seen = now;
   }
 };
-
-function note(title: string, text: string): HTMLElement {
-  return el("div", { class: "notice notice--warn" }, el("p", {}, el("strong", {}, title), " ", text));
-}
 
 /** Fields know one kind of line ends. */
 function fieldText(text: string): string {

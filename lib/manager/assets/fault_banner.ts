@@ -10,20 +10,15 @@ import { hashForPlace } from "./url_hash.ts";
 /** Further places are only counted. */
 const MAX_PLACES = 4;
 
-export interface FaultBanner {
-  readonly node: HTMLElement;
-  update(status: Status | null): void;
-}
-
 /** Hidden while no faults are injected. */
-export function faultBanner(): FaultBanner {
+export function faultBanner() {
   const node = el("div", { class: "banner banner--faults", role: "status", hidden: true });
   const draw = whenChanged((faults: readonly Warning[]) => {
     node.hidden = faults.length === 0;
     if (faults.length === 0) return replace(node);
     replace(node, el("strong", { class: "badge badge--warn" }, "Faults are injected"), el("span", { class: "banner__text" }, ...placesOf(faults)));
   });
-  return { node, update: (status) => draw((status?.warnings ?? []).filter(({ code }) => code === "faults_injected")) };
+  return { node, update: (status: Status | null) => draw((status?.warnings ?? []).filter(({ code }) => code === "faults_injected")) };
 }
 
 /** "Route list of shop, all routes of pay and 3 more": links; several plugins of one place are one. */

@@ -10,6 +10,7 @@ import type { Sample } from "./history.ts";
 import { CHARTS, type TrafficChart } from "./traffic_charts.ts";
 import type { Known } from "./page.ts";
 import { section } from "./components.ts";
+import { hashWith, queryIn } from "./url_hash.ts";
 
 interface Of {
   readonly service: string;
@@ -22,10 +23,8 @@ const SPANS = [
   { name: "1d", label: "A day", mostMs: 86_400_000, everyMs: 60_000 },
 ] as const;
 
-const queryOfHash = () => new URLSearchParams(location.hash.split("?")[1] ?? "");
-
 export function figureCharts(of: Of) {
-  let chosen: (typeof SPANS)[number] = SPANS.find(({ name }) => name === queryOfHash().get("span")) ?? SPANS[0];
+  let chosen: (typeof SPANS)[number] = SPANS.find(({ name }) => name === queryIn(location.hash).get("span")) ?? SPANS[0];
   let charts = chartsOf(chosen.mostMs, of.upstream === undefined);
   const grid = el("div", { class: "grid charts charts--three live" });
   const path = () => `/gateway/figures?${new URLSearchParams({ ...of, span: chosen.name })}`;
@@ -43,10 +42,7 @@ export function figureCharts(of: Of) {
   function choose(span: (typeof SPANS)[number]): void {
     chosen = span;
     buttons.forEach((each, i) => each.setAttribute("aria-pressed", String(SPANS[i] === span)));
-    const query = queryOfHash();
-    query.delete("span");
-    if (span !== SPANS[0]) query.set("span", span.name);
-    history.replaceState(history.state, "", `${location.hash.split("?", 1)[0]!}${query.size === 0 ? "" : `?${query}`}`);
+    history.replaceState(history.state, "", hashWith(location.hash, { span: span === SPANS[0] ? "" : span.name }));
     close();
     charts = chartsOf(span.mostMs, of.upstream === undefined);
     grid.replaceChildren(...charts.map(({ chart }) => chart.node));

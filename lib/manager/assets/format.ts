@@ -25,8 +25,8 @@ export function counted(count: number, what: string): string {
 }
 
 /** 1234567 → "1.2 M", 12345 → "12,345", 12.34 → "12.3", 0.123 → "0.12": about three significant digits. */
-export function number(n: number): string {
-  if (!Number.isFinite(n)) return NOTHING;
+export function number(n: number | null): string {
+  if (n === null || !Number.isFinite(n)) return NOTHING;
   if (Math.round(Math.abs(n)) < 1e6) return byMagnitude(n);
   let scaled = n / 1e6;
   let unit = 1;
@@ -39,8 +39,8 @@ export function number(n: number): string {
 }
 
 /** 12.34 → "12.3/s" */
-export function perSecond(n: number): string {
-  return Number.isFinite(n) ? `${number(n)}/s` : NOTHING;
+export function perSecond(n: number | null): string {
+  return n !== null && Number.isFinite(n) ? `${number(n)}/s` : NOTHING;
 }
 
 /** 0.8 → "0.8 ms", 12.3 → "12 ms", 1240 → "1.24 s", 75000 → "1 min 15 s"; null → "–" */
@@ -56,8 +56,8 @@ export function milliseconds(ms: number | null): string {
 }
 
 /** 0.0042 → "0.4 %". Only 0 reads "0 %", and only 1 reads "100 %". */
-export function percent(share: number): string {
-  if (!Number.isFinite(share)) return NOTHING;
+export function percent(share: number | null): string {
+  if (share === null || !Number.isFinite(share)) return NOTHING;
   if (share > 0 && share < 0.0005) return "< 0.1 %";
   if (share > 0.9995 && share < 1) return "> 99.9 %";
   const digits = share < 0.0995 || (share > 0.9905 && share < 1) ? tenths : plain;

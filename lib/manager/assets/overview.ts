@@ -6,7 +6,7 @@ import { Chart } from "./chart.ts";
 import { el, replace, setText, whenChanged, type Child } from "./dom.ts";
 import { ago, counted, listed, milliseconds, moment, number, percent, perSecond, unbroken, until } from "./format.ts";
 import { hashFor } from "./url_hash.ts";
-import { clientErrorShare, refusalsText, statusesText } from "./inventory.ts";
+import { clientErrorShare, errorShare, refusalsText, statusesText } from "./inventory.ts";
 import { CHARTS, samplesOf } from "./traffic_charts.ts";
 import type { Known, OpenPage } from "./page.ts";
 import { card, circuitLabel, countsText, createAges, fixedBadge, loading, outcomeBadge, pair, stateBadge, testsPair, upstreamLabel, type Ages, type Badge } from "./components.ts";
@@ -89,13 +89,13 @@ function tileRow(): Part<[Known]> {
       const unrouted = stats?.unrouted ?? null;
       const window = stats === null ? "" : `over the last ${Math.min(stats.window_s, Math.max(uptimeS ?? stats.window_s, 1))} s`;
       const texts: readonly (readonly [string, string])[] = [
-        [total === null ? "–" : perSecond(total.requests_per_s), window],
-        [total === null || total.requests_per_s === 0 ? "–" : percent(total.errors_per_s / total.requests_per_s), total === null ? "" : `${perSecond(total.errors_per_s)} with 5xx`],
-        [percent((total === null ? null : clientErrorShare(total)) ?? Number.NaN), total === null ? "" : refusalsText(total).split(" · ").map(unbroken).join(" · ") || "no 401, 403 or 404"],
-        [unrouted === null ? "–" : perSecond(unrouted.requests_per_s), unrouted === null ? "" : statusesText(unrouted) || "no request without one"],
+        [perSecond(total?.requests_per_s ?? null), window],
+        [percent(total && errorShare(total)), total === null ? "" : `${perSecond(total.errors_per_s)} with 5xx`],
+        [percent(total && clientErrorShare(total)), total === null ? "" : refusalsText(total).split(" · ").map(unbroken).join(" · ") || "no 401, 403 or 404"],
+        [perSecond(unrouted?.requests_per_s ?? null), unrouted === null ? "" : statusesText(unrouted) || "no request without one"],
         [milliseconds(total?.p95_ms ?? null), total === null ? "" : [`p50 ${milliseconds(total.p50_ms)}`, `p99 ${milliseconds(total.p99_ms)}`].map(unbroken).join(" · ")],
-        [total === null ? "–" : number(total.in_flight), "requests now"],
-        [total === null ? "–" : perSecond(total.limited_per_s), "requests refused"],
+        [number(total?.in_flight ?? null), "requests now"],
+        [perSecond(total?.limited_per_s ?? null), "requests refused"],
         [uptimeS === null ? "–" : durationText(uptimeS), status === null ? "" : [stateOf(status), ...workersOf(status).map(unbroken)].join(" · ")],
       ];
       tiles.forEach(({ value, note }, i) => {

@@ -6,12 +6,7 @@ import { breakable, card } from "./components.ts";
 import { el, replace, setText, svg, whenChanged } from "./dom.ts";
 import type { Ranking, RankingRow } from "./rankings.ts";
 
-export interface RankingCard {
-  readonly node: HTMLElement;
-  update(stats: Stats | null): void;
-}
-
-export function rankingCard({ title, unit, none, rowsOf }: Ranking): RankingCard {
+export function rankingCard({ title, unit, none, rowsOf }: Ranking) {
   const list = el("ol", { class: "ranking" });
   const text = el("p", { class: "muted" }, "Waiting for figures…");
   const node = card(title, el("span", { class: "muted" }, unit), list, text);
@@ -23,7 +18,7 @@ export function rankingCard({ title, unit, none, rowsOf }: Ranking): RankingCard
   });
   return {
     node,
-    update(stats) {
+    update(stats: Stats | null): void {
       const rows = stats === null ? null : rowsOf(stats);
       // Another order under the pointer or the focus would lead elsewhere.
       if (rows !== null && list.querySelector("a:hover, a:focus-visible") === null) draw(rows);

@@ -33,7 +33,7 @@ export interface Ranking {
 export const RANKINGS: readonly Ranking[] = [
   ofRoutes("Busiest routes", "requests", "No requests.", (route) => route.requests_per_s, ({ requests_per_s: rate }) => perSecond(rate)),
   ofRoutes("Slowest routes", "p95", "No requests.", (route) => route.p95_ms, (route) => milliseconds(route.p95_ms)),
-  ofRoutes("Most failing routes", "5xx", "No reply with 5xx.", (route) => route.errors_per_s, (route) => `${perSecond(route.errors_per_s)} · ${percent(errorShare(route) ?? Number.NaN)}`),
+  ofRoutes("Most failing routes", "5xx", "No reply with 5xx.", (route) => route.errors_per_s, (route) => `${perSecond(route.errors_per_s)} · ${percent(errorShare(route))}`),
   {
     title: "Refusals by code",
     unit: "by the gateway",

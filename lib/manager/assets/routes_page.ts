@@ -2,7 +2,7 @@
  * The routes page: all routes in a table, with their service and live statistics.
  */
 import type { Figures, RouteConfig, ServiceConfig } from "./api.ts";
-import { listPage } from "./configured_pages.ts";
+import { listPage, serviceColumn } from "./configured_pages.ts";
 import { el } from "./dom.ts";
 import { number } from "./format.ts";
 import { hashFor } from "./url_hash.ts";
@@ -10,7 +10,7 @@ import { conditionTexts } from "./conditions.ts";
 import { figuresByName, methodsOf, patternOf, warningCounts, type FiguresByName } from "./inventory.ts";
 import type { OpenPage } from "./page.ts";
 import { link } from "./components.ts";
-import { clientErrorColumn, DataTable, figureColumns, fixedPart, textPart, type Column, type Part } from "./tables.ts";
+import { clientErrorColumn, DataTable, figureColumns, fixedPart, numberColumn, textPart, type Part } from "./tables.ts";
 import { withWarnings } from "./warnings.ts";
 
 export interface RouteRow {
@@ -51,12 +51,6 @@ interface RouteTableOptions {
 }
 
 export function routeTable({ figuresOf, warningsOf, ofService }: RouteTableOptions): DataTable<RouteRow> {
-  const service: Column<RouteRow> = {
-    key: "service",
-    title: "Service",
-    sortBy: (row) => row.service.name,
-    make: (row) => fixedPart(link(hashFor("services", row.service.name), row.service.name)),
-  };
   return new DataTable<RouteRow>({
     name: "routes",
     caption: "Routes",
@@ -64,13 +58,7 @@ export function routeTable({ figuresOf, warningsOf, ofService }: RouteTableOptio
     keyOf: (row) => JSON.stringify([row.service.name, row.route.name]),
     searchText: ({ service: { name, hosts }, route, pattern }) =>
       [route.name, pattern, name, methodsOf(route), ...conditionTexts(route.match), ...(hosts ?? []), ...route.plugins.map((plugin) => plugin.name)].join(" "),
-    empty: el(
-      "p",
-      {},
-      ofService
-        ? "This service has no routes: nothing reaches it."
-        : "No routes yet. Add a service with routes to the configuration file, and reload.",
-    ),
+    empty: el("p", {}, ofService ? "This service has no routes: nothing reaches it." : "No routes yet. Add a service with routes to the configuration file, and reload."),
     columns: [
       {
         key: "route",
@@ -78,7 +66,7 @@ export function routeTable({ figuresOf, warningsOf, ofService }: RouteTableOptio
         sortBy: (row) => row.route.name,
         make: (row) => withWarnings([link(hashFor("routes", row.service.name, row.route.name), row.route.name)], () => warningsOf(row)),
       },
-      ...(ofService ? [] : [service]),
+      ...(ofService ? [] : [serviceColumn<RouteRow>()]),
       {
         key: "methods",
         title: "Methods",
@@ -90,15 +78,7 @@ export function routeTable({ figuresOf, warningsOf, ofService }: RouteTableOptio
       },
       { key: "pattern", title: "Path", className: "wide", sortBy: (row) => row.pattern, make: patternPart },
       ...figureColumns(figuresOf, clientErrorColumn(figuresOf)),
-      {
-        key: "limited",
-        title: "Limited/s",
-        width: 86,
-        drop: 1,
-        kind: "number",
-        sortBy: (row) => figuresOf(row)?.limited_per_s ?? null,
-        make: (row) => textPart(() => number(figuresOf(row)?.limited_per_s ?? Number.NaN)),
-      },
+      numberColumn({ key: "limited", title: "Limited/s", width: 86, drop: 1 }, (row) => figuresOf(row)?.limited_per_s ?? null, number),
     ],
   });
 }

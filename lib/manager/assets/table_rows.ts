@@ -2,6 +2,7 @@
  * Filters and sorts the rows of a table, and keeps search and order in the address of its page.
  */
 import { number } from "./format.ts";
+import { hashWith, pathIn, queryIn } from "./url_hash.ts";
 
 export type SortValue = string | number | null;
 
@@ -47,26 +48,21 @@ export function countText(found: number, all: number, [one, many]: readonly [str
 
 /** The view of a table in the hash of its page: "#/routes?search=shop&sort=-p95&rows=all"; on pages of other names as "routes.search". */
 export function viewIn(hash: string, table: string): View {
-  const { params, prefix } = partsOf(hash, table);
-  const [, minus, key] = /^(-?)(\w.*)$/.exec(params.get(`${prefix}sort`) ?? "") ?? [];
-  return { query: params.get(`${prefix}search`) ?? "", sort: key === undefined ? null : { key, descending: minus === "-" }, all: params.get(`${prefix}rows`) === "all" };
+  const [query, prefix] = [queryIn(hash), prefixOf(hash, table)];
+  const [, minus, key] = /^(-?)(\w.*)$/.exec(query.get(`${prefix}sort`) ?? "") ?? [];
+  return { query: query.get(`${prefix}search`) ?? "", sort: key === undefined ? null : { key, descending: minus === "-" }, all: query.get(`${prefix}rows`) === "all" };
 }
 
 /** The hash with what is given of a table's view. */
 export function withView(hash: string, table: string, { query, sort, all }: Partial<View>): string {
-  const { path, params, prefix } = partsOf(hash, table);
-  if (query !== undefined) put("search", query);
-  if (sort !== undefined) put("sort", sort === null ? "" : `${sort.descending ? "-" : ""}${sort.key}`);
-  if (all !== undefined) put("rows", all ? "all" : "");
-  return params.size === 0 ? path : `${path}?${params}`;
-
-  function put(name: string, value: string): void {
-    if (value === "") params.delete(prefix + name);
-    else params.set(prefix + name, value);
-  }
+  const prefix = prefixOf(hash, table);
+  return hashWith(hash, {
+    ...(query !== undefined && { [`${prefix}search`]: query }),
+    ...(sort !== undefined && { [`${prefix}sort`]: sort === null ? "" : `${sort.descending ? "-" : ""}${sort.key}` }),
+    ...(all !== undefined && { [`${prefix}rows`]: all ? "all" : "" }),
+  });
 }
 
-function partsOf(hash: string, table: string): { readonly path: string; readonly params: URLSearchParams; readonly prefix: string } {
-  const [, path = "", query = ""] = /^([^?]*)\??(.*)$/s.exec(hash) ?? [];
-  return { path, params: new URLSearchParams(query), prefix: path === `#/${table}` ? "" : `${table}.` };
+function prefixOf(hash: string, table: string): string {
+  return pathIn(hash) === `#/${table}` ? "" : `${table}.`;
 }

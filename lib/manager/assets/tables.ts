@@ -2,10 +2,11 @@
  * A table with search and sorting, fast with thousands of rows: a row is created once, later only changed texts are written.
  */
 import type { Figures, TryFigures } from "./api.ts";
-import { el, replace, setText, type Child } from "./dom.ts";
+import { el, setText, type Child } from "./dom.ts";
 import { milliseconds, number, percent } from "./format.ts";
 import { clientErrorShare, errorShare, refusalsText } from "./inventory.ts";
 import { sorted, countText, matches, viewIn, withView, type SortValue, type View } from "./table_rows.ts";
+import { pathIn } from "./url_hash.ts";
 
 /** The content of a cell: `refresh` is called when the state has changed. */
 export interface Part {
@@ -82,7 +83,7 @@ export class DataTable<Row> {
   #found = 0;
   #arrangedAt = 0;
   #saveTimer: ReturnType<typeof setTimeout> | undefined;
-  readonly #page = pageIn(location.hash);
+  readonly #page = pathIn(location.hash);
   readonly #made = new Map<string, MadeRow>();
   readonly #rows = new WeakMap<Element, MadeRow>();
   readonly #near = new Set<Element>();
@@ -100,7 +101,7 @@ export class DataTable<Row> {
     input.value = this.#view.query;
     input.addEventListener("input", () => this.#search(input.value));
     input.addEventListener("change", () => this.#saveView());
-    for (const { column, button } of headers) button.addEventListener("click", () => this.#sortBy(column));
+    for (const { column, sorter } of headers) sorter.addEventListener("click", () => this.#sortBy(column));
     more.addEventListener("click", () => this.#showAll());
     clear.addEventListener("click", () => this.#clearSearch());
   }
@@ -173,7 +174,7 @@ export class DataTable<Row> {
     clearTimeout(this.#saveTimer);
     this.#saveTimer = undefined;
     // The address may belong to the next page already.
-    if (pageIn(location.hash) !== this.#page) return;
+    if (pathIn(location.hash) !== this.#page) return;
     const { name, searchable } = this.#options;
     const { query, ...others } = this.#view;
     keepInAddress(name, searchable === false ? others : { query, ...others });
@@ -267,8 +268,8 @@ function tableElements<Row>({ name, caption, nouns, columns, empty: emptyContent
   const input = el("input", { id: `search-${name}`, type: "search", autocomplete: "off", spellcheck: "false" });
   const count = el("p", { class: "muted data__count", role: "status" });
   const headers = columns.map((column) => {
-    const button = el("button", { type: "button", class: "sort" }, column.title);
-    return { column, button, th: el("th", { scope: "col", role: "columnheader", class: `${column.kind === "number" ? "num " : ""}drop-${column.drop ?? 0}` }, button) };
+    const sorter = el("button", { type: "button", class: "sort" }, column.title);
+    return { column, sorter, th: el("th", { scope: "col", role: "columnheader", class: `${column.kind === "number" ? "num " : ""}drop-${column.drop ?? 0}` }, sorter) };
   });
   // On narrow screens a row is a card, and browsers drop the table role of other layouts: so the roles are explicit.
   const body = el("tbody", { role: "rowgroup" });
@@ -286,10 +287,6 @@ function tableElements<Row>({ name, caption, nouns, columns, empty: emptyContent
   const toolbar = el("div", { class: "toolbar" }, el("div", { class: "field" }, label, input), count);
   const node = el("div", { class: "data" }, searchable && toolbar, wrap, more, nothing, empty);
   return { node, table, clear, input, count, body, wrap, more, nothingText, nothing, empty, toolbar, headers };
-}
-
-function pageIn(hash: string): string {
-  return hash.replace(/\?.*$/s, "");
 }
 
 function widthOf({ kind, width }: Pick<Column<never>, "kind" | "width">): number | undefined {
@@ -310,7 +307,7 @@ export function keepInAddress(table: string, view: Partial<View>): void {
 }
 
 /** A text that may change. */
-export function textPart(text: () => string, className: string | null = null): Part {
+export function textPart(text: () => string, className: string | null = null): Part & { readonly node: HTMLElement } {
   const data = document.createTextNode("");
   const node = el("span", { class: className }, data);
   return {
@@ -324,63 +321,53 @@ export function textPart(text: () => string, className: string | null = null): P
 
 /** A text that never changes. */
 export function fixedPart(...children: readonly Child[]): Part {
-  const node = el("span");
-  replace(node, ...children);
-  return { node, refresh: () => undefined };
+  return { node: el("span", {}, ...children), refresh: () => undefined };
+}
+
+/** A column of numbers, "–" where a row has none. `mark` gives the element of the text a colour or a title. */
+export function numberColumn<Row>(
+  options: Pick<Column<Row>, "key" | "title" | "width" | "drop">,
+  valueOf: (row: Row) => number | null,
+  format: (value: number) => string,
+  mark?: (node: HTMLElement, row: Row) => void,
+): Column<Row> {
+  const textOf = (value: number | null) => (value === null ? "–" : format(value));
+  return {
+    ...options,
+    kind: "number",
+    sortBy: valueOf,
+    make(row) {
+      const part = textPart(() => textOf(valueOf(row)));
+      return {
+        node: part.node,
+        refresh() {
+          part.refresh();
+          mark?.(part.node, row);
+        },
+      };
+    },
+  };
 }
 
 /** Columns for requests, errors, times and requests in flight; `others` behind the errors. */
 export function figureColumns<Row>(figuresOf: (row: Row) => TryFigures | null, ...others: readonly Column<Row>[]): readonly Column<Row>[] {
-  const column = (key: string, title: string, sortBy: (figures: TryFigures) => number | null, text: (figures: TryFigures) => string): Column<Row> => ({
-    key,
-    title,
-    kind: "number",
-    sortBy: (row) => valueOf(figuresOf(row), sortBy),
-    make: (row) => textPart(() => valueOf(figuresOf(row), text) ?? "–"),
-  });
-  const time = (key: "p50_ms" | "p95_ms" | "p99_ms", title: string) => column(key, title, (figures) => figures[key], (figures) => milliseconds(figures[key]));
+  const figure = (name: keyof TryFigures) => (row: Row) => figuresOf(row)?.[name] ?? null;
+  const markErrors = (node: HTMLElement, row: Row) => void node.classList.toggle("figure--bad", (figuresOf(row)?.errors_per_s ?? 0) > 0);
   return [
-    column("requests", "Req/s", (figures) => figures.requests_per_s, (figures) => number(figures.requests_per_s)),
-    {
-      ...column("errors", "Errors", errorShare, () => ""),
-      width: 70,
-      make(row) {
-        const part = textPart(() => valueOf(valueOf(figuresOf(row), errorShare), percent) ?? "–");
-        const node = part.node as HTMLElement;
-        return {
-          node,
-          refresh() {
-            part.refresh();
-            node.classList.toggle("figure--bad", (figuresOf(row)?.errors_per_s ?? 0) > 0);
-          },
-        };
-      },
-    },
+    numberColumn({ key: "requests", title: "Req/s" }, figure("requests_per_s"), number),
+    numberColumn({ key: "errors", title: "Errors", width: 70 }, (row) => valueOf(figuresOf(row), errorShare), percent, markErrors),
     ...others,
-    { ...time("p50_ms", "p50"), drop: 1 },
-    time("p95_ms", "p95"),
-    { ...time("p99_ms", "p99"), drop: 2 },
-    { ...column("in_flight", "In flight", (figures) => figures.in_flight, (figures) => number(figures.in_flight)), width: 80, drop: 3 },
+    numberColumn({ key: "p50_ms", title: "p50", drop: 1 }, figure("p50_ms"), milliseconds),
+    numberColumn({ key: "p95_ms", title: "p95" }, figure("p95_ms"), milliseconds),
+    numberColumn({ key: "p99_ms", title: "p99", drop: 2 }, figure("p99_ms"), milliseconds),
+    numberColumn({ key: "in_flight", title: "In flight", width: 80, drop: 3 }, figure("in_flight"), number),
   ];
 }
 
 /** The share of replies with 4xx, with 401, 403 and 404 as the title of the cell. */
 export function clientErrorColumn<Row>(figuresOf: (row: Row) => Figures | null): Column<Row> {
-  return {
-    ...{ key: "client_errors", title: "4xx", kind: "number", width: 70 },
-    sortBy: (row) => valueOf(figuresOf(row), clientErrorShare),
-    make(row) {
-      const part = textPart(() => valueOf(valueOf(figuresOf(row), clientErrorShare), percent) ?? "–");
-      const node = part.node as HTMLElement;
-      return {
-        node,
-        refresh() {
-          part.refresh();
-          node.title = refusalsText(figuresOf(row));
-        },
-      };
-    },
-  };
+  const share = (row: Row) => valueOf(figuresOf(row), clientErrorShare);
+  return numberColumn({ key: "client_errors", title: "4xx", width: 70 }, share, percent, (node, row) => (node.title = refusalsText(figuresOf(row))));
 }
 
 function valueOf<From, To>(value: From | null, to: (value: From) => To): To | null {

@@ -3,7 +3,7 @@
  */
 import type { ServiceConfig, ServiceHealth, TryFigures, UpstreamConfig, UpstreamHealth } from "./api.ts";
 import { circuitLabel, upstreamLabel } from "./state_labels.ts";
-import { detailPage, listPage, type Detail } from "./configured_pages.ts";
+import { detailPage, listPage, serviceColumn, type Detail } from "./configured_pages.ts";
 import { el, setText } from "./dom.ts";
 import { ago, moment, percent, until } from "./format.ts";
 import { figureCharts } from "./figure_charts.ts";
@@ -14,7 +14,7 @@ import { addressOf, figuresByName, healthOf, type FiguresByName } from "./invent
 import type { Frame, Known, OpenPage } from "./page.ts";
 import { breakable, breadcrumbs, factList, figureStrip, groupBadge, link, section, setOptional, settingsList, stateBadge } from "./components.ts";
 import { upstreamActions } from "./upstream_actions.ts";
-import { DataTable, figureColumns, fixedPart, textPart, type Column, type Part } from "./tables.ts";
+import { DataTable, figureColumns, fixedPart, numberColumn, type Part } from "./tables.ts";
 
 /** One upstream of one service. */
 export interface UpstreamRow {
@@ -96,12 +96,6 @@ export function upstreamRows(services: readonly ServiceConfig[]): readonly Upstr
 
 /** With a search field and the service names, or without both for one service. */
 export function upstreamTable(now: UpstreamsNow, { searchable }: { readonly searchable: boolean }): DataTable<UpstreamRow> {
-  const service: Column<UpstreamRow> = {
-    key: "service",
-    title: "Service",
-    sortBy: (row) => row.service.name,
-    make: (row) => fixedPart(link(hashFor("services", row.service.name), row.service.name)),
-  };
   return new DataTable<UpstreamRow>({
     name: "upstreams",
     caption: "Upstreams",
@@ -112,7 +106,7 @@ export function upstreamTable(now: UpstreamsNow, { searchable }: { readonly sear
     empty: el("p", {}, "No upstreams: the configuration has no services yet."),
     columns: [
       { key: "upstream", title: "Upstream", sortBy: (row) => row.upstream.id, make: upstreamName },
-      ...(searchable ? [service] : []),
+      ...(searchable ? [serviceColumn<UpstreamRow>()] : []),
       {
         key: "state",
         title: "State",
@@ -122,32 +116,10 @@ export function upstreamTable(now: UpstreamsNow, { searchable }: { readonly sear
         sortBy: (row) => upstreamLabel(now.state(row)).rank,
         make: (row) => statePart(now, row),
       },
-      {
-        key: "weight",
-        title: "Weight",
-        drop: 2,
-        kind: "number",
-        width: 76,
-        sortBy: (row) => row.upstream.weight,
-        make: (row) => textPart(() => String(row.upstream.weight)),
-      },
-      {
-        key: "share",
-        title: "Share",
-        kind: "number",
-        sortBy: (row) => now.share(row)?.share ?? null,
-        make: (row) => textPart(() => percent(now.share(row)?.share ?? Number.NaN)),
-      },
+      numberColumn({ key: "weight", title: "Weight", width: 76, drop: 2 }, (row) => row.upstream.weight, String),
+      numberColumn({ key: "share", title: "Share" }, (row) => now.share(row)?.share ?? null, percent),
       ...figureColumns<UpstreamRow>((row) => now.figures(row)).filter(({ key }) => key !== "in_flight"),
-      {
-        key: "in_flight",
-        title: "In flight",
-        width: 80,
-        drop: 3,
-        kind: "number",
-        sortBy: (row) => now.state(row)?.in_flight ?? null,
-        make: (row) => textPart(() => String(inFlightOf(now, row) ?? "–")),
-      },
+      numberColumn({ key: "in_flight", title: "In flight", width: 80, drop: 3 }, (row) => inFlightOf(now, row), String),
     ],
   });
 }

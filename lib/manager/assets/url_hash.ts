@@ -19,6 +19,25 @@ export function parseHash(hash: string): PageAddress {
   return { page, segments, returnTo: safeReturn(new URLSearchParams(query).get("back")) };
 }
 
+/** "#/routes" of "#/routes?sort=name" */
+export function pathIn(hash: string): string {
+  return hash.replace(/\?.*$/s, "");
+}
+
+export function queryIn(hash: string): URLSearchParams {
+  return new URLSearchParams(hash.slice(pathIn(hash).length));
+}
+
+/** With other parameters; "" removes one. */
+export function hashWith(hash: string, values: Readonly<Record<string, string>>): string {
+  const query = queryIn(hash);
+  for (const [name, value] of Object.entries(values)) {
+    if (value === "") query.delete(name);
+    else query.set(name, value);
+  }
+  return query.size === 0 ? pathIn(hash) : `${pathIn(hash)}?${query}`;
+}
+
 /** "#/routes/shop/a%2Fb": names may contain any character. */
 export function hashFor(...segments: readonly string[]): string {
   return `#/${segments.map(encoded).join("/")}`;

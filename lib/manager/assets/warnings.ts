@@ -13,13 +13,8 @@ import { groupsOf, type Severity, type WarningGroup } from "./warning_groups.ts"
 const MAX_WARNINGS = 6;
 const SEVERITIES = { failing: ["bad", "Failing"], risk: ["warn", "Risk"], advice: ["idle", "Advice"] } as const satisfies Readonly<Record<Severity, readonly [string, string]>>;
 
-export interface WarningList {
-  readonly node: HTMLElement;
-  update(warnings: readonly Warning[]): void;
-}
-
 /** Hidden while there are no warnings. `isShort`: a line for each, which opens to the rest. */
-export function warningList(label = "Warnings", isShort = false): WarningList {
+export function warningList(label = "Warnings", isShort = false) {
   const list = el("ul", { class: "warnings" });
   const more = el("ul", { class: "warnings" });
   const count = el("summary");

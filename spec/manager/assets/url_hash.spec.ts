@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { hashFor, linkForWarning, loginHash, parseHash } from "../../../lib/manager/assets/url_hash.ts";
+import { hashFor, hashWith, linkForWarning, loginHash, parseHash } from "../../../lib/manager/assets/url_hash.ts";
 
 describe("the hash of an address", () => {
   it.each([
@@ -18,6 +18,15 @@ describe("the hash of an address", () => {
   it.each(["a/b ?#%\"", "<script>", "..", "100%", "%uD800", "\u2603 \ud83d\ude80", "half \ud83d of a pair", "\ude80 the other", "\ud800"])("the hash of an address holds %j as it is", (name) => {
     expect(parseHash(hashFor("routes", name, name))).toMatchObject({ page: "routes", segments: [name, name] });
     expect(hashFor(name)).toMatch(/^#\/[!-~]+$/);
+  });
+
+  it.each([
+    ["#/a", { x: "1" }, "#/a?x=1"],
+    ["#/a?x=1&y=?", { x: "" }, "#/a?y=%3F"],
+    ["#/a?x=1", { x: "" }, "#/a"],
+    ["", { x: "a b" }, "?x=a+b"],
+  ])("the hash %s with %j is %s", (hash, values, expected) => {
+    expect(hashWith(hash, values)).toBe(expected);
   });
 
   it("the hash of an address leads from the login page back to the previous page", () => {

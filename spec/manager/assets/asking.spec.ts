@@ -1,0 +1,59 @@
+import { describe, expect, it } from "vitest";
+import { asking } from "../../../lib/manager/assets/asking.ts";
+import { whenChanged } from "../../../lib/manager/assets/dom.ts";
+
+/** Questions whose answers come when they are told to, and what was made of them. */
+function questions() {
+  const answers: { resolve(found: string): void; reject(error: unknown): void }[] = [];
+  const seen: string[] = [];
+  const asked = asking<string>({
+    ask: () => new Promise((resolve, reject) => void answers.push({ resolve, reject })),
+    show: (found) => seen.push(found),
+    failed: (error) => seen.push(String(error)),
+  });
+  return { asked, answers, seen };
+}
+
+describe("a question of a page", () => {
+  it("a question of a page shows the answer to the last one, whichever comes first", async () => {
+    const { asked, answers, seen } = questions();
+    const [first, second] = [asked.load(), asked.load()];
+    answers[1]!.resolve("new");
+    await second;
+    answers[0]!.resolve("old");
+    await first;
+    expect(seen).toEqual(["new"]);
+  });
+
+  it("a question of a page fails with the error of the last one, and shows the answer when it is asked again", async () => {
+    const { asked, answers, seen } = questions();
+    const [first, second] = [asked.load(), asked.load()];
+    answers[0]!.reject(new Error("old"));
+    answers[1]!.reject(new Error("new"));
+    await Promise.all([first, second]);
+    const third = asked.load();
+    answers[2]!.resolve("there");
+    await third;
+    expect(seen).toEqual(["Error: new", "there"]);
+  });
+
+  it.each(["resolve", "reject"] as const)("a question of a page ends with the page: %s", async (how) => {
+    const { asked, answers, seen } = questions();
+    const loaded = asked.load();
+    asked.close();
+    answers[0]![how]("late");
+    await loaded;
+    expect(seen).toEqual([]);
+  });
+});
+
+describe("what is drawn when it has changed", () => {
+  it("what is drawn when it has changed is compared as JSON, by its first value or by what it shows of all", () => {
+    const drawn: unknown[] = [];
+    const one = whenChanged((value: readonly number[]) => drawn.push(value));
+    for (const value of [[], [1], [1], [2]]) one(value);
+    const both = whenChanged((a: number, b: number) => drawn.push([a, b]), (a, b) => a + b);
+    for (const [a, b] of [[1, 2], [2, 1], [2, 2]] as const) both(a, b);
+    expect(drawn).toEqual([[], [1], [2], [1, 2], [2, 2]]);
+  });
+});
