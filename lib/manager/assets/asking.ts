@@ -61,13 +61,18 @@ export function askingFor<T>({ frame, what, node, ...options }: PartOptions<T>):
 export function figuresAt<T>(path: string | (() => string), what: string, show: (found: T) => void, everyMs = () => 2000) {
   const note = el("p", { class: "muted", role: "status" });
   let askedAt = -Infinity;
+  let failure = "";
   const asked = asking<T>({
     ask: () => request("GET", typeof path === "string" ? path : path()),
     show(found) {
-      setText(note, "");
+      // What `show` says there stays as it is: screen readers would say it again.
+      if (note.textContent === failure) setText(note, "");
       show(found);
     },
-    failed: (error) => setText(note, `${what} could not be read. ${messageOf(error)}`),
+    failed(error) {
+      failure = `${what} could not be read. ${messageOf(error)}`;
+      setText(note, failure);
+    },
   });
   return {
     ...asked,

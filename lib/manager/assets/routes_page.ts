@@ -7,7 +7,7 @@ import { el } from "./dom.ts";
 import { number } from "./format.ts";
 import { hashFor } from "./url_hash.ts";
 import { conditionTexts } from "./conditions.ts";
-import { figuresByName, methodsOf, patternOf, warningCounts, type FiguresByName } from "./inventory.ts";
+import { figuresByName, methodsOf, patternOf, warningCounts } from "./inventory.ts";
 import type { OpenPage } from "./page.ts";
 import { link } from "./components.ts";
 import { clientErrorColumn, DataTable, figureColumns, fixedPart, numberColumn, textPart, type Part } from "./tables.ts";
@@ -20,7 +20,7 @@ export interface RouteRow {
 }
 
 export const page: OpenPage = () => {
-  let figures: FiguresByName = figuresByName(null);
+  let figures = figuresByName(null);
   let warnings = warningCounts(null);
   const table = routeTable({
     figuresOf: ({ service, route }) => figures.route(service.name, route.name),

@@ -2,13 +2,13 @@
  * The services page: all services in a table, and each on a separate page with its routes, upstreams, settings and plugins.
  */
 import type { PluginConfig, ServiceConfig } from "./api.ts";
-import { circuitLabel, upstreamLabel, usableLabel, type Label } from "./state_labels.ts";
+import { circuitLabel, upstreamLabel, usableLabel } from "./state_labels.ts";
 import { detailPage, listPage, type Detail } from "./configured_pages.ts";
 import { el } from "./dom.ts";
-import { listed } from "./format.ts";
+import { counted, listed } from "./format.ts";
 import { figureCharts } from "./figure_charts.ts";
 import { hashFor } from "./url_hash.ts";
-import { figuresByName, healthOf, warningCounts, type FiguresByName } from "./inventory.ts";
+import { figuresByName, healthOf, warningCounts } from "./inventory.ts";
 import type { Known, OpenPage } from "./page.ts";
 import { breakable, breadcrumbs, factList, figureStrip, fixedBadge, link, section, setOptional, settingsList, stateBadge } from "./components.ts";
 import { countText } from "./table_rows.ts";
@@ -22,7 +22,7 @@ import { warningList, withWarnings } from "./warnings.ts";
 
 export const page: OpenPage = () => {
   let health: Known["health"] = null;
-  let figures: FiguresByName = figuresByName(null);
+  let figures = figuresByName(null);
   let warnings = warningCounts(null);
   const table = new DataTable<ServiceConfig>({
     name: "services",
@@ -62,7 +62,7 @@ export const page: OpenPage = () => {
 };
 
 function serviceName({ name, routes }: ServiceConfig, warningsOf: () => number): Part {
-  const count = el("span", { class: "muted sub" }, countText(routes.length, routes.length, ["route", "routes"]));
+  const count = el("span", { class: "muted sub" }, counted(routes.length, "route"));
   return withWarnings([link(hashFor("services", name), name), count], warningsOf);
 }
 
@@ -132,7 +132,7 @@ export const onePage: OpenPage = (_frame, [name = ""]) =>
 
 function serviceDetail(service: ServiceConfig, globals: readonly PluginConfig[]): Detail {
   const now = new UpstreamsNow();
-  let figures: FiguresByName = figuresByName(null);
+  let figures = figuresByName(null);
   const strip = figureStrip({ ofRequests: true });
   const charts = figureCharts({ service: service.name });
   const badge = stateBadge();
@@ -171,11 +171,8 @@ function serviceDetail(service: ServiceConfig, globals: readonly PluginConfig[])
       strip.update(figures.service(service.name));
       charts.update(known);
       const health = healthOf(known.health, service.name);
-      badge.set(
-        health === null
-          ? { text: `${service.upstreams.length} upstreams`, tone: "idle" }
-          : withNoun(usableLabel(health.upstreams, service.upstreams.length)),
-      );
+      const { text, tone } = usableLabel(health?.upstreams ?? null, service.upstreams.length);
+      badge.set({ text: health === null ? `${text} upstreams` : text.replace(/ usable$/, " upstreams usable"), tone });
       setOptional(circuit, circuitLabel(health?.circuit_breaker));
       routes.show(rows.routes);
       groups.show(rows.groups);
@@ -190,12 +187,7 @@ function serviceDetail(service: ServiceConfig, globals: readonly PluginConfig[])
   };
 }
 
-const GROUPS_NOTE =
-  "Share is measured; without traffic, it follows from splits and weights. Requests without the value that a split hashes on are divided by request.";
-
-function withNoun({ text, tone }: Label): Label {
-  return { text: text.replace(/ usable$/, " upstreams usable"), tone };
-}
+const GROUPS_NOTE = "Share is measured; without traffic, it follows from splits and weights. Requests without the value that a split hashes on are divided by request.";
 
 function serviceSettings(service: ServiceConfig): HTMLElement {
   const others = Object.fromEntries(Object.entries(service).filter(([key]) => !SHOWN_ELSEWHERE.has(key) && !GROUPS.some(([group]) => group === key)));
@@ -222,7 +214,7 @@ function settingsCard(title: string, content: HTMLElement): HTMLElement {
 /** The service's own plugins, and how many others its routes have. */
 function pluginLists({ plugins, routes }: ServiceConfig, globals: readonly PluginConfig[]): HTMLElement {
   const ofRoutes = routes.reduce((sum, route) => sum + route.plugins.length, 0);
-  const others = [globals.length === 0 ? "" : countText(globals.length, globals.length, ["global plugin", "global plugins"]), ofRoutes === 0 ? "" : countText(ofRoutes, ofRoutes, ["plugin of a route", "plugins of routes"])];
+  const others = [globals.length === 0 ? "" : counted(globals.length, "global plugin"), ofRoutes === 0 ? "" : countText(ofRoutes, ofRoutes, ["plugin of a route", "plugins of routes"])];
   const more = others.filter((text) => text !== "").join(" and ");
   const text = [plugins.length === 0 ? "The service has no plugins. " : "", more === "" ? "" : `Requests also pass ${more}: the page of a route shows the order in which they run.`].join("");
   return el(
