@@ -28,12 +28,15 @@ export function auditWith(loadEvidence: () => Promise<(audited: Audited) => unkn
   };
 }
 
+/** Of the files of STATE_DIR. */
+const STATE = "STATE_DIR: made for this user alone (0700), one process at a time";
+
 export function textOf({ modules, lines, on_request: later, reads, writes, listens, dials, secrets }: Audit): string[] {
   const server = ({ host, port, why }: Destination) => `${host.includes(":") ? `[${host}]` : host}:${port}  ${why}`;
   const section = (title: string, items: readonly string[]) => [`${title}:`, ...(items.length === 0 ? ["  nothing"] : items.map((item) => `  ${item}`))];
   return [
     ...section("Reads", reads),
-    ...section("Writes", ["standard output", "standard error", ...writes]),
+    ...section("Writes", ["standard output", "standard error", ...writes.map((path) => (path.endsWith("/*") ? `${path}  ${STATE}` : path))]),
     ...section("Listens on", listens.map(server)),
     ...section("Connects to", dials.map(server)),
     ...section("Uses the secrets", secrets),

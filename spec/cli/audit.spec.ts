@@ -25,6 +25,15 @@ async function printed(form: string, file: string, environment: Record<string, s
   return stdout;
 }
 
+describe("edge-gateway audit", () => {
+  it("says of STATE_DIR that it is for one user and one process", async () => {
+    const folder = emptyFolder();
+    const { code, stdout } = await program(["audit", fileWith({ services: [service()] })], { environment: { ...QUIET, STATE_DIR: folder } }).ended;
+    expect(code).toBe(0);
+    expect(stdout).toContain(`\n  ${folder}/*  STATE_DIR: made for this user alone (0700), one process at a time\n`);
+  });
+});
+
 describe("edge-gateway audit --json", () => {
   it.each<readonly [string, object, Record<string, string>]>([
     ["a service alone", { services: [service()] }, {}],
