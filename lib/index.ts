@@ -57,6 +57,7 @@ export type { ConfigWarning, ShownCertificate, Warning, WarningCode } from "./ga
 export { ConfigError } from "./gateway/config_error.ts";
 export type { Gateway } from "./embed/gateway.ts";
 export type { GatewayHealth, ListenOptions } from "./gateway/options.ts";
+export type { RequestDecision } from "./observe/decision_reader.ts";
 export type { Figures, GatewayStats, Point, ServiceStats, StatsExtent, StatusCounts, TryFigures } from "./observe/stats.ts";
 export type { InjectRequest, InjectResponse } from "./proof/made_request.ts";
 export type { TlsFiles } from "./server/tls.ts";

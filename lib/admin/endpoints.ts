@@ -4,7 +4,6 @@
 import { messageOf } from "../base/errors.ts";
 import { loaded } from "../gateway/parts.ts";
 import { allowedHosts, HOST_NOT_ALLOWED } from "../operator/allowed_hosts.ts";
-import { compressed } from "../http/content_coding.ts";
 import { basicCredentials } from "../http/basic.ts";
 import { headerValue, headerValues, type HeaderList } from "../http/headers.ts";
 import { isForeign } from "../http/own_pages.ts";
@@ -12,6 +11,7 @@ import { problem, type Reply } from "../http/reply.ts";
 import type { Inbound } from "../server/inbound.ts";
 import type * as callers from "./callers_request.ts";
 import type * as streams from "./events.ts";
+import type * as decisions from "./decision_request.ts";
 import type * as explaining from "./explain_request.ts";
 import type * as figureRequests from "./figures_request.ts";
 import type * as logins from "./login.ts";
@@ -22,9 +22,10 @@ import type * as schemas from "./schema_request.ts";
 import type * as ofSession from "./session.ts";
 import type { Account, Role } from "./session.ts";
 import type * as tails from "./tail_request.ts";
+import type * as showing from "./shown_request.ts";
 import type * as upstreams from "./upstream_request.ts";
 import { askedOf, hasMetricsToken, json, METRICS_TYPE, NO_STORE, queryOf, readiness, retryAfter } from "./replies.ts";
-import { configView, gatewayView, statusView, testsView, view, type InterfaceOptions, type Secrets } from "./views.ts";
+import type { InterfaceOptions, Secrets } from "./views.ts";
 
 export interface EndpointsOptions extends InterfaceOptions {
   readonly onRequest: OnRequest;
@@ -36,6 +37,8 @@ export interface EndpointsOptions extends InterfaceOptions {
 export interface OnRequest {
   readonly session: () => Promise<typeof ofSession>;
   readonly login: () => Promise<typeof logins>;
+  readonly shown: () => Promise<typeof showing>;
+  readonly decision: () => Promise<typeof decisions>;
   readonly now: () => Promise<typeof nowRequests>;
   readonly figures: () => Promise<typeof figureRequests>;
   readonly process: () => Promise<typeof processes>;
@@ -82,25 +85,25 @@ export class Endpoints {
     this.#options = options;
     this.#isKnownHost = allowedHosts(options.hosts);
     this.#origins = new Set(options.corsOrigins.map((origin) => origin.trim().replace(/\/$/, "").toLowerCase()));
-    const { gateway, refresh, onRequest } = options;
-    const figures = (shown: () => unknown): Endpoint["answer"] => async ({ headers }) => {
-      await refresh("counts");
-      return compressed(json(200, shown()), headers);
-    };
+    const { gateway, onRequest } = options;
+    const shown = (path: showing.ShownPath): Endpoint => ({
+      method: "GET",
+      answer: async (inbound, { role }) => (await loaded(onRequest.shown)).shownRequest(path, inbound, options, this.#secretsFor(inbound.target, role)),
+    });
     const explain: Endpoint["answer"] = async (inbound, { role }) => (await loaded(onRequest.explain)).explainRequest(inbound, options, this.#secretsFor(inbound.target, role));
     const reload: Endpoint["answer"] = async (inbound) => (await loaded(onRequest.reload)).reloadRequest(inbound, options);
     this.#table = {
       "/login": { method: "POST", isOpen: true, answer: (inbound) => this.#logIn(inbound) },
       "/logout": { method: "DELETE", isOpen: true, answer: (inbound) => this.#logOut(inbound) },
-      "/gateway": { method: "GET", answer: (inbound, { role }) => this.#config(inbound, role) },
-      "/gateway/config": { method: "GET", answer: ({ target }, { role }) => json(200, configView(options, this.#secretsFor(target, role))) },
+      "/gateway": shown("/gateway"),
+      "/gateway/config": shown("/gateway/config"),
       "/gateway/session": [
         { method: "GET", answer: (_inbound, who) => json(200, this.#sessionView(who)) },
         { method: "POST", isForViewers: true, answer: (inbound) => this.#renew(inbound) },
       ],
-      "/gateway/status": { method: "GET", answer: figures(() => statusView(gateway.status)) },
-      "/gateway/health": { method: "GET", answer: figures(() => view(gateway.health)) },
-      "/gateway/stats": { method: "GET", answer: figures(() => view(gateway.recentStats("all"))) },
+      "/gateway/status": shown("/gateway/status"),
+      "/gateway/health": shown("/gateway/health"),
+      "/gateway/stats": shown("/gateway/stats"),
       "/gateway/now": { method: "GET", answer: async (inbound) => (await loaded(onRequest.now)).nowRequest(inbound, options) },
       "/gateway/figures": { method: "GET", answer: async (inbound) => (await loaded(onRequest.figures)).figuresRequest(inbound, options) },
       "/gateway/process": { method: "GET", answer: async (inbound) => (await loaded(onRequest.process)).processRequest(inbound, options) },
@@ -108,7 +111,8 @@ export class Endpoints {
       "/gateway/plugins": { method: "GET", answer: async (inbound) => (await loaded(onRequest.explain)).pluginsRequest(inbound, options) },
       "/gateway/callers": { method: "GET", answer: async (inbound) => (await loaded(onRequest.callers)).callersRequest(inbound, options) },
       "/gateway/schema": { method: "GET", answer: async (inbound) => (await loaded(onRequest.schema)).schemaRequest(inbound, options) },
-      "/gateway/tests": { method: "GET", answer: () => json(200, testsView(gateway.lastTests)) },
+      "/gateway/tests": shown("/gateway/tests"),
+      "/gateway/requests/{id}": { method: "GET", answer: async (inbound) => (await loaded(onRequest.decision)).decisionRequest(REQUESTS, inbound, options) },
       "/gateway/events": { method: "GET", answer: (inbound, { user }) => this.#stream(inbound, "events", user) },
       "/gateway/tail": { method: "GET", answer: (inbound, { user }) => this.#stream(inbound, "tail", user) },
       "/gateway/explain": { method: "POST", isForViewers: true, answer: explain },
@@ -159,7 +163,7 @@ export class Endpoints {
       return problem(call, "forbidden", { detail: "Pages of this origin may not make changes." });
     }
     // No property of Object.prototype starts with a slash.
-    const endpoints = [this.#table[path] ?? this.#options.writing?.(path) ?? []].flat();
+    const endpoints = [this.#table[path.startsWith(REQUESTS) ? `${REQUESTS}{id}` : path] ?? this.#options.writing?.(path) ?? []].flat();
     if (endpoints.length === 0) return problem(call, "route_not_found", { detail: "The admin interface has no such path." });
     const allow = [...endpoints.map((each) => (each.method === "GET" ? "GET, HEAD" : each.method)), "OPTIONS"].join(", ");
     if (method === "OPTIONS") {
@@ -193,13 +197,6 @@ export class Endpoints {
   /** `secrets=masked`: as with ADMIN_REDACT_SECRETS. */
   #secretsFor(target: string, role: Role): Secrets {
     return role === "viewer" || this.#options.redactSecrets || queryOf(target).get("secrets") === "masked" ? "masked" : "shown";
-  }
-
-  #config({ target, headers }: Inbound, role: Role): Reply | Promise<Reply> {
-    const { gateway } = this.#options;
-    const secrets = this.#secretsFor(target, role);
-    const reply = json(200, gatewayView(secrets === "masked" ? gateway.maskedConfig : gateway.shownConfig));
-    return secrets === "masked" ? compressed(reply, headers) : reply;
   }
 
   async #logIn(inbound: Inbound): Promise<Reply> {
@@ -272,6 +269,8 @@ export class Endpoints {
 
 /** Who uses what is open. */
 const NOBODY: Who = { role: "viewer", user: "", expiresAt: null, isLive: () => true };
+/** In front of the id of a request. */
+const REQUESTS = "/gateway/requests/";
 const SAFE = new Set(["GET", "HEAD", "OPTIONS"]);
 /** They show configured secrets, unless ADMIN_REDACT_SECRETS is set. */
 const COOKIE_ONLY: ReadonlySet<string> = new Set(["/gateway", "/gateway/config", "/gateway/source"]);

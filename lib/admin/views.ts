@@ -32,7 +32,7 @@ export interface InterfaceOptions extends Omit<NonNullable<Settings["admin"]>, "
   readonly reload: (replacement?: Replacement) => Promise<LastReload>;
 }
 
-type Shown = "shownConfig" | "maskedConfig" | "ready" | "status" | "health" | "lastTests" | "recentStats" | "explain" | "routePlugins" | "pluginKinds" | "dryRun";
+type Shown = "shownConfig" | "maskedConfig" | "ready" | "status" | "health" | "lastTests" | "recentStats" | "explain" | "routePlugins" | "pluginKinds" | "dryRun" | "decision";
 export type ShownGateway = Pick<Gateway, Shown>;
 
 /** Whether secrets that are written in the configuration itself are shown. */

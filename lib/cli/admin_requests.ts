@@ -6,6 +6,8 @@ import type { OnRequest } from "../admin/endpoints.ts";
 export const OF_ADMIN: OnRequest = {
   session: () => import("../admin/session.ts"),
   login: () => import("../admin/login.ts"),
+  shown: () => import("../admin/shown_request.ts"),
+  decision: () => import("../admin/decision_request.ts"),
   now: () => import("../admin/now.ts"),
   figures: () => import("../admin/figures_request.ts"),
   process: () => import("../admin/process_request.ts"),

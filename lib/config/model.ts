@@ -74,6 +74,7 @@ function globalSchema<P extends PluginInput>(plugins: Plugins<P>, parts: readonl
       plugin_modules: s.withDefault(s.array(field("plugin_module"), { describe: "Plugin kinds from files; a file is loaded only if its digest is right." }), []),
       trusted_proxies: s.withDefault(s.array(field("address_range"), { describe: "Proxies whose Forwarded values are trusted." }), []),
       access_log: s.withDefault(accessLogSchema(field), {}),
+      decisions: s.optional(field("decisions")),
       server_timing: flag("Whether replies report the durations of a request in Server-Timing.", false),
       certificates: s.withDefault(s.array(field("certificate"), { describe: "Server certificates by host name (SNI), besides the default one." }), []),
       http1: choice(["wire", "node"], "What serves HTTP/1.1 to clients: the gateway's own codec, or Node's server."),

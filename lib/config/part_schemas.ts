@@ -13,6 +13,7 @@ import type { HASH_BALANCE_FACTOR, HASH_ON } from "./hash_on.ts";
 import type { HEALTH } from "./health.ts";
 import type { HTTPS_REDIRECT } from "./https_redirect.ts";
 import type { LOG_FILE, UNLOGGED_PATH } from "./log_fields.ts";
+import type { DECISIONS } from "./decisions.ts";
 import type { fieldsOf } from "./part_fields.ts";
 import type { RETRIES } from "./retries.ts";
 import type { PLUGIN_MODULE } from "./plugin_modules.ts";
@@ -29,6 +30,7 @@ export type PartField = ReturnType<typeof fieldsOf<PartSchemas>>;
 export interface PartSchemas {
   readonly https_redirect: typeof HTTPS_REDIRECT;
   readonly counters: typeof COUNTERS;
+  readonly decisions: typeof DECISIONS;
   /** Of `rate_limit` and `quota`. */
   readonly cost: typeof COST;
   /** Of `rate_limit`. */

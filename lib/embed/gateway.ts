@@ -11,6 +11,7 @@ import { GatewayCore } from "../gateway/gateway.ts";
 import type { Following, GatewayParts } from "../gateway/joined.ts";
 import type { CompleteOptions, GatewayHealth } from "../gateway/options.ts";
 import type { GatewayStatus, LastTests, Reloaded, ReloadCause, TestReport } from "../gateway/status.ts";
+import type { RequestDecision } from "../observe/decision_reader.ts";
 import type { GatewayStats, StatsExtent } from "../observe/stats.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
 import type { DryRun } from "../proof/dry_run.ts";
@@ -170,6 +171,12 @@ export class Gateway extends GatewayCore {
     const { DryRuns } = await this.#joined.runtime.parts.onDemand.dryRuns();
     this.#dryRuns ??= new DryRuns(this.#joined.configuration);
     return this.#dryRuns.run(text, this.#joined.recent);
+  }
+
+  /** What became of the latest request with this id, if it is one of the last `global.decisions`; null: it is not. */
+  async decision(id: string): Promise<RequestDecision | null> {
+    const { metrics, runtime } = this.#joined;
+    return metrics && (await runtime.parts.onDemand.decisions()).findDecision(metrics, id);
   }
 
   /** The last complete run of tests: at the start, by `test`, or of a reload, also of one that was refused. Null before the first one. */

@@ -39,7 +39,7 @@ export class GatewayCore {
     const { log = silentLog, clock = systemClock, accessLog: sink = null, tracing, adminCookie, lookup, modules, state } = options;
     const listening: Listening = { state: "serving", isListening: false, https: null };
     const [metricsPart, recentPart] = [modules.partIfLoaded("metrics"), modules.partIfLoaded("recentRequests")];
-    const metrics = metricsPart && new metricsPart.Metrics();
+    const metrics = metricsPart && new metricsPart.Metrics(recentPart && new recentPart.Decisions(clock));
     const runtime = new Runtime(clock, log, lookup, threads, modules, state);
     const accessLog = new AccessLog({ sink, clock, log, part: (name) => modules.part(name), isRemote: following !== null });
     const { secretParameters } = runtime;
@@ -61,6 +61,7 @@ export class GatewayCore {
     };
     const listener = new Listener({
       ...{ part: (name) => modules.part(name), clock, log, writeBatch: runtime.writeBatch, serve: requests.serve, ended: requests.ended, join },
+      unread: (id, code, client) => metrics?.decisions?.unread(id, code, client, configuration.snapshot.digest),
       ...(runtime.connections && { connections: runtime.connections }),
       receiving: following === null ? requests.receiving : () => inForce().receiving,
       ports: threads.place < 0 ? "taken" : threads.count > 1 ? "shared" : "alone",

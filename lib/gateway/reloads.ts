@@ -144,6 +144,8 @@ export class Reloads {
   async #replace(read: ReadConfig, { write, isReread = false }: { readonly write?: Replacement["write"] | undefined; readonly isReread?: boolean }): Promise<void> {
     const configuration = this.#configuration;
     configuration.checkOpen();
+    const { metrics, clock } = configuration.tools;
+    const reader = metrics?.decisions ? await configuration.parts.onDemand.decisions() : null;
     const prepared = configuration.compile(read, undefined, isReread ? configuration.inForce.reload : undefined);
     let takeBack: Awaited<ReturnType<Replacement["write"]>> | undefined;
     try {
@@ -154,8 +156,10 @@ export class Reloads {
       configuration.drop(prepared);
       throw error;
     }
+    const follow = reader?.followDecisions(metrics!, clock);
     try {
       configuration.enforce(prepared);
+      follow?.();
     } catch (error) {
       await takeBack?.(error);
       throw error;

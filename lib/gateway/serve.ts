@@ -69,6 +69,7 @@ export class Requests {
     const { call } = inbound;
     this.#inFlight++;
     call.notes.logged = accessLog.isOn;
+    call.notes.digest = snapshot.digest;
     tracer?.begin(inbound);
     const reply = this.#admit(inbound, snapshot.global.limits) ? serve(inbound, snapshot, this.#tools) : this.#refuse(inbound);
     const { serverTiming } = snapshot;
@@ -108,6 +109,7 @@ export class Requests {
     const { call, method } = inbound;
     const now = clock.now();
     if (metrics !== null) {
+      metrics.decisions?.add(inbound, now);
       stopPluginTime(call.notes, call.notes.answeredAt ?? now);
       (call.notes.meter ?? metrics.unrouted).ended(method, call.notes, now - call.startedAt);
     }

@@ -85,7 +85,7 @@ function compileInto(inUse: InUse, loaded: Loaded, tools: CompileTools): Snapsho
   const egress = new Egress(destinationsOf(loaded.config, loaded.kinds, runtime.parts));
   if (global.counters !== undefined) inUse.shared = runtime.parts.part("redis").sharedCounters(global.counters, inUse, tools);
   loaded.callers?.remember((name, bytes) => runtime.memory(name, bytes, inUse));
-  const plan = tools.metrics?.plan() ?? null;
+  const plan = tools.metrics?.plan(global.decisions, (name, bytes) => runtime.memory(name, bytes, inUse)) ?? null;
   const instances = new Set<string>();
   const context: PluginContext = { ...tools, gatewayName: global.name, kinds: loaded.kinds, callers: loaded.callers, egress, inUse, plan, instances };
   const globals = linksOf(global.plugins, { level: "global", service: null, route: null }, context);

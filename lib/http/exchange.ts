@@ -150,6 +150,8 @@ export class Notes {
   meter: Meter | null = null;
   /** Whether the request gets a log line, by the configuration in force when it arrived. */
   logged = false;
+  /** Names the configuration that decides on the request. */
+  digest = "";
   service: string | null = null;
   route: string | null = null;
   /** The route's path with its service's base_path before it, as a pattern: "/shop/items/{id}". */
@@ -164,6 +166,8 @@ export class Notes {
   upstreamPath: string | null = null;
   /** How many times an upstream was tried. */
   attempts = 0;
+  /** The last attempt that has finished, and those before it; null also where nobody asks for them. */
+  tried: { readonly upstream: string; readonly status: number | null; readonly ms: number; readonly before: Notes["tried"] } | null = null;
   /** Whether the last attempt failed for a reason that says nothing about its upstream. */
   isExcused = false;
   /** Milliseconds of all finished attempts, each up to the response head; null before the first has finished. */

@@ -25,6 +25,7 @@ export function jsonLines(): LineFormat {
     const upstreamMs = (notes.upstreamMs ?? 0) + (askedAt === null ? 0 : now - askedAt);
     const agent = headerValue(headers, "user-agent");
     const traceId = notes.span === null ? traceIdOf(headers) : notes.span.traceId;
+    const host = hostOf(arrival);
     const path = plainPath(target) ?? quoted(redactedPath(pathOf(target))).slice(1, -1);
     // Sums of strings, numbers made strings first: a template, which checks each part once more, is slower. Ids and versions need no escapes.
     return (
@@ -34,7 +35,7 @@ export function jsonLines(): LineFormat {
       ',"client_ip":' + quoted(arrival.clientAddress) +
       ',"method":' + quoted(method) +
       ',"scheme":"' + scheme +
-      '","host":' + host(arrival) +
+      '","host":' + (host === null ? "null" : '"' + host + '"') +
       ',"path":"' + path +
       '","protocol":"HTTP/' + httpVersion +
       (call.tlsVersion === null ? '","tls":null' : '","tls":"' + call.tlsVersion + '"') +
@@ -87,10 +88,10 @@ export function short(text: string, characters = MAX_CHARACTERS): string {
   return text.length <= characters ? text : text.slice(0, characters);
 }
 
-/** The host as JSON. An absolute target has precedence over the Host header (RFC 9112 §3.2.2). An invalid host is null: it may contain a password. */
-function host({ authority, target }: RequestFacts): string {
+/** An absolute target has precedence over the Host header (RFC 9112 §3.2.2). An invalid host is null: it may contain a password. */
+export function hostOf({ authority, target }: Pick<RequestFacts, "authority" | "target">): string | null {
   const found = target.charCodeAt(0) === SLASH ? authority : (/^[^/?#]*:\/\/([^/?#]*)/.exec(target)?.[1] ?? authority);
-  return HOST.test(found) ? '"' + found + '"' : "null";
+  return HOST.test(found) ? found : null;
 }
 
 const HOST = /^[\w.~!$&'()*+,;=:[\]-]{1,260}$/;

@@ -4,7 +4,7 @@
  */
 import { METHODS } from "../base/http_grammar.ts";
 import { ERRORS, type ErrorCode } from "../base/errors.ts";
-import type { CacheResult, Meter, Notes } from "../http/exchange.ts";
+import type { CacheResult, Call, Meter, Notes } from "../http/exchange.ts";
 
 /** Other methods are counted together: clients can invent them. */
 const METHOD_INDEX = new Map(METHODS.map((method, i) => [method, i]));
@@ -104,7 +104,9 @@ export class ServiceMeter {
   readonly upstreams = new Map<string, Recent>();
 
   /** `status`: null without a response. */
-  tried(upstream: string, ms: number, status: number | null): void {
+  tried(upstream: string, ms: number, status: number | null, call?: Call): void {
+    if (call !== undefined) call.notes.tried = { upstream, status, ms, before: call.notes.tried };
+    if (call?.aborted) return;
     this.upstreams.get(upstream)?.count(status === null || status >= 500, false, ms);
   }
 

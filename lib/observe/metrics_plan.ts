@@ -3,6 +3,7 @@
  * configuration that is being compiled.
  */
 import type { PluginTime } from "../http/exchange.ts";
+import type { DecisionRing, Decisions } from "./decisions.ts";
 import { increase, Recent, RouteMeter, ServiceMeter, Total, type StepCounter } from "./metrics.ts";
 
 /** Each result is a time series; further ones are counted as "other". */
@@ -10,10 +11,16 @@ const MAX_RESULTS = 32;
 
 /** Counts the requests of a plugin instance, the time they take, and the results that the plugin itself reports. */
 export class PluginMeter implements PluginTime {
+  readonly name: string;
   requests = 0;
   ms = 0;
   /** By name; null while empty: most plugins report none. */
   results: Map<string, number> | null = null;
+
+  /** `name`: of its kind. */
+  constructor(name: string) {
+    this.name = name;
+  }
 
   tally(result: string, count = 1): void {
     increase((this.results ??= new Map<string, number>()), result, count, MAX_RESULTS);
@@ -74,15 +81,18 @@ export class MetricsPlan {
   /** Keyed by their labels as JSON. */
   readonly plugins = new Map<string, PluginMeter>();
   readonly #metrics: Metrics;
+  /** Null: no decisions are kept. */
+  readonly #ring: DecisionRing | null;
 
-  constructor(metrics: Metrics) {
+  constructor(metrics: Metrics, ring: DecisionRing | null = null) {
     this.#metrics = metrics;
+    this.#ring = ring;
   }
 
   /** Adds a plugin instance. Two with the same labels are counted together. */
   plugin(place: PluginPlace): PluginMeter {
     const key = JSON.stringify(pluginLabels(place));
-    const meter = this.plugins.get(key) ?? this.#metrics.plugins.get(key) ?? new PluginMeter();
+    const meter = this.plugins.get(key) ?? this.#metrics.plugins.get(key) ?? new PluginMeter(place.name);
     this.plugins.set(key, meter);
     return meter;
   }
@@ -102,6 +112,7 @@ export class MetricsPlan {
   /** The configuration takes effect: meters for names that it does not have are dropped. */
   adopt(): void {
     this.#metrics.inForce = this;
+    if (this.#metrics.decisions !== null) this.#metrics.decisions.ring = this.#ring;
     for (const { meter, upstreams } of this.services.values()) {
       for (const id of meter.upstreams.keys()) if (!upstreams.has(id)) meter.upstreams.delete(id);
       for (const id of upstreams.keys()) if (!meter.upstreams.has(id)) meter.upstreams.set(id, new Recent(this.#metrics.steps));
@@ -117,10 +128,17 @@ export class Metrics {
   readonly unrouted = new RouteMeter(this.steps, this.total);
   /** Faults of plugins, by kind; outside of requests by the name of their module. */
   readonly pluginFaults = new Map<string, number>();
+  /** Null: nobody can ask for them. */
+  readonly decisions: Decisions | null;
   inForce = new MetricsPlan(this);
 
-  plan(): MetricsPlan {
-    return new MetricsPlan(this);
+  constructor(decisions: Decisions | null = null) {
+    this.decisions = decisions;
+  }
+
+  /** `decisions`: how many are kept; `memory`: of the configuration, by name, the same for all threads. */
+  plan(decisions?: number, memory: (name: string, bytes: number) => ArrayBufferLike = (_name, bytes) => new ArrayBuffer(bytes)): MetricsPlan {
+    return new MetricsPlan(this, this.decisions?.ringFor(decisions, memory));
   }
 
   get services(): ReadonlyMap<string, ServicePlan> {

@@ -63,7 +63,9 @@ import * as split from "../upstream/split.ts";
 import * as sticky from "../upstream/sticky.ts";
 import * as httpsFacts from "../report/https_facts.ts";
 import * as changes from "../proof/config_diff.ts";
+import * as decisions from "../config/decisions.ts";
 import * as recentRequests from "../gateway/recent_requests.ts";
+import * as decisionRing from "../observe/decisions.ts";
 import * as activeChecks from "../gateway/active_checks.ts";
 import * as httpsRedirect from "../gateway/https_redirect.ts";
 import * as hostCertificates from "../gateway/host_certificates.ts";
@@ -140,7 +142,8 @@ const ALL: LoadedParts = {
   workerReports,
   tracing,
   adminCookie,
-  recentRequests,
+  decisions,
+  recentRequests: { ...recentRequests, ...decisionRing },
   signatures: { ...signatures, ...validity },
   validity: validityFields,
   references,

@@ -171,6 +171,7 @@ export const PARTS = {
   logFile: { named: ["global.access_log.file"], load: () => import("../observe/log_file.ts") },
   /** Which requests get no line in it. */
   logFilter: { named: ["global.access_log.sample", "global.access_log.exclude"], load: () => import("../observe/line_filter.ts") },
+  decisions: { named: ["global.decisions"], load: () => import("../config/decisions.ts") },
   serverTiming: { named: ["global.server_timing"], load: () => import("../observe/server_timing.ts") },
   /** What threads of one program share, and memory for what plugins remember. */
   shared: {
@@ -189,8 +190,8 @@ export const PARTS = {
   signatures: { load: () => all(import("../config/signed.ts"), import("../gateway/validity.ts")) },
   /** Without a signature they are checked for their form only. */
   validity: { named: ["serial", "expires_at"], load: () => import("../config/validity_fields.ts") },
-  /** For dry runs. */
-  recentRequests: { load: () => import("../gateway/recent_requests.ts") },
+  /** For dry runs, and for those who ask why a request got what it got. */
+  recentRequests: { load: () => all(import("../gateway/recent_requests.ts"), import("../observe/decisions.ts")) },
   adminCookie: { load: () => import("../operator/admin_cookie.ts") },
 } satisfies Readonly<Record<string, { readonly named?: Naming; readonly load: () => Promise<object> }>>;
 
@@ -203,6 +204,7 @@ export const ON_DEMAND = {
   tail: () => import("../observe/tail.ts"),
   /** For the administrator, who takes upstreams out of traffic. */
   takenOut: () => import("../upstream/taken_out.ts"),
+  decisions: () => import("../observe/decision_reader.ts"),
 };
 
 /** What a gateway of the whole program can load. */

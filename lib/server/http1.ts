@@ -6,7 +6,7 @@ import { STATUS_CODES } from "node:http";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import type { Clock, DeadlineTimer, Timer } from "../base/clock.ts";
-import { ERRORS } from "../base/errors.ts";
+import { ERRORS, type ErrorCode } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { WriteBatch } from "../base/event_loop.ts";
 import type { DeliveryOptions } from "../http/delivery.ts";
@@ -39,6 +39,8 @@ export interface Http1Options {
   readonly answer: (inbound: Inbound, responder: Responder) => void;
   /** Called once for each request, when its reply was sent or its client has disconnected. */
   readonly ended: (inbound: Inbound) => void;
+  /** Called for each request that is refused and never became one. */
+  readonly unread: (id: string, code: ErrorCode, client: string | undefined) => void;
   /** How replies that clients do not read are ended. */
   readonly delivery: DeliveryOptions;
   /** Connects an upgraded client to its tunnel. */
@@ -103,7 +105,9 @@ export const NOTHING = Buffer.alloc(0);
 export const CLIENT_IDLE_MS = 60_000;
 
 /** Refuses a request that could not be read, and ends its connection; `detail` is for the log. */
-export function refuseUnread(socket: Duplex, { clock, log, receiving }: Http1Options, { code, detail }: Refusal, requestId: string = randomUUID()): void {
+export function refuseUnread(socket: Duplex, { clock, log, receiving, unread }: Http1Options, { code, detail }: Refusal, knownId?: string): void {
+  const requestId = knownId ?? randomUUID();
+  if (knownId === undefined) unread(requestId, code, (socket as Socket).remoteAddress);
   const { maxHeaderBytes, maxUriBytes } = receiving().limits;
   log.debug("a request could not be read", { request_id: requestId, code, error: detail });
   let said = "The request is not valid HTTP/1.1.";

@@ -30,7 +30,7 @@ export interface ListenerParts {
 
 /** The options of codecs have defaults: a write batch of its own, `ended` that does nothing, and no tunnels. */
 export interface ListenerOptions
-  extends Pick<Http1Options, "clock" | "log" | "receiving">, Partial<Pick<Http1Options, "writeBatch" | "ended" | "join">>, Pick<TlsOptions, "certificates" | "handshakeMs"> {
+  extends Pick<Http1Options, "clock" | "log" | "receiving">, Partial<Pick<Http1Options, "writeBatch" | "ended" | "unread" | "join">>, Pick<TlsOptions, "certificates" | "handshakeMs"> {
   /** Gives a part; throws where it has not been loaded. */
   readonly part: <Name extends keyof ListenerParts>(name: Name) => ListenerParts[Name];
   /** Answers a request. An error or rejection is logged, and answered with 500. */
@@ -64,13 +64,13 @@ export class Listener {
   #onAllClosed: (() => void) | null = null;
 
   constructor(options: ListenerOptions) {
-    const { clock, log, receiving, writeBatch = new WriteBatch(), ended = ignore, join = ignore } = options;
+    const { clock, log, receiving, writeBatch = new WriteBatch(), ended = ignore, unread = ignore, join = ignore } = options;
     this.#options = options;
     this.connections = new ConnectionLimit(receiving, log, clock, options.connections);
     const deadlines = new DeadlineTimer(clock);
     const delivery = { clock, watch: deadlines, idleMs: CLIENT_IDLE_MS, leastBytesPerS: () => receiving().limits.minReplyBytesPerS };
     const own = { drain: this.#drain, connectionOf: this.#connectionOf, answer: this.#answer };
-    this.#shared = { clock, log, writeBatch, deadlines, delivery, receiving, ended, join, ...own };
+    this.#shared = { clock, log, writeBatch, deadlines, delivery, receiving, ended, unread, join, ...own };
   }
 
   /** Serves also the events of a host's own `http.Server`. */

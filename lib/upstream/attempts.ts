@@ -3,7 +3,7 @@
  */
 import { Fault, messageOf, type ErrorCode } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
-import type { Exchange } from "../http/exchange.ts";
+import type { Call, Exchange } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { isUpstreams } from "./faults.ts";
@@ -24,7 +24,7 @@ export interface AttemptsOptions {
 /** Counts the tries whose client waited for them. */
 export interface AttemptsMeter {
   /** `ms` to the head of the response or to the failure; `status` of the response, null if there was none. */
-  tried(upstream: string, ms: number, status: number | null): void;
+  tried(upstream: string, ms: number, status: number | null, call: Call): void;
   retried(): void;
 }
 
@@ -68,7 +68,7 @@ export function tryPeer({ forwarding, meter, failed }: Tries, exchange: Exchange
     notes.askedAt = null;
     notes.span = span;
     trySpan?.ended(error === null ? status : null, error, now);
-    if (!call.aborted) meter?.tried(peer.id, now - startedAt, status);
+    meter?.tried(peer.id, now - startedAt, status, call);
   };
   return peer.forward(exchange, forwarding, endsAt).then(
     (reply) => {

@@ -210,6 +210,7 @@ export function optionsFrom(source: AdminSource) {
     recentStats: (extent) => source.stats(extent),
     pluginKinds: [],
     ...{ explain, routePlugins, dryRun },
+    decision: () => Promise.resolve(null),
   };
   return { gateway, refresh, metrics, reload };
 }

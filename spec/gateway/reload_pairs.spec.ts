@@ -97,7 +97,7 @@ async function configurations(): Promise<readonly ConfigInput[]> {
     of({ protocol: "h2c", upstreams: [{ host: "127.0.0.1", port: http2Port }], health: HEALTH }, { h2c: true, http2: false }),
     of(
       { upstreams: [{ host: "localhost", port }], hosts: ["127.0.0.1"], encoded_slashes: "allow", path_parameters: "allow", preserve_host: true, upstream_client: "node" },
-      { name: "seven", http1: "node", limits, access_log, server_timing: true, trusted_proxies: ["127.0.0.0/8"], https_redirect: { status: 307, port: 8443 }, underscore_headers: "allow", dns_ttl_ms: 200 },
+      { name: "seven", http1: "node", limits, access_log, server_timing: true, decisions: 5, trusted_proxies: ["127.0.0.0/8"], https_redirect: { status: 307, port: 8443 }, underscore_headers: "allow", dns_ttl_ms: 200 },
     ),
     of(
       {

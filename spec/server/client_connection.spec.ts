@@ -37,6 +37,7 @@ async function serving(serve: (inbound: Inbound) => Reply | undefined, limits: P
     writeBatch: new WriteBatch(),
     deadlines: new DeadlineTimer(clock),
     delivery: { clock, watch: new DeadlineTimer(clock), idleMs: 60_000, leastBytesPerS: () => 0 },
+    unread() {},
     receiving: () => ({ clock, proxies: null, limits: { ...defaultLimits, ...limits } }),
     answer(inbound, responder) {
       received.push(inbound.target);

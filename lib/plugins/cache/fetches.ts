@@ -64,8 +64,10 @@ export class Fetch {
   /** Copies the notes of this call to the client's, except for an error that a stored reply replaces. */
   copyNotes(outcome: "answered" | "spared"): void {
     const { client } = this.options;
-    const { upstream, upstreamPath, attempts, upstreamMs, identity, code, fault } = this.call.notes;
-    Object.assign(client.notes, { upstream, upstreamPath, attempts, upstreamMs });
+    const { upstream, upstreamPath, attempts, tried, upstreamMs, identity, code, fault, plugin, pluginFrom } = this.call.notes;
+    Object.assign(client.notes, { upstream, upstreamPath, attempts, tried, upstreamMs });
+    // Behind the cache a plugin has answered.
+    if (outcome === "answered" && plugin !== null) Object.assign(client.notes, { plugin, pluginFrom });
     client.notes.identity ??= identity;
     client.personal ||= this.call.personal;
     if (outcome === "answered" && code !== null) client.fail(code, fault ?? undefined);

@@ -1,0 +1,32 @@
+/**
+ * Answers the GET requests that show the gateway: its configuration, settings, status, health, statistics and tests.
+ */
+import { compressed } from "../http/content_coding.ts";
+import type { Reply } from "../http/reply.ts";
+import type { Inbound } from "../server/inbound.ts";
+import { json } from "./replies.ts";
+import { configView, gatewayView, statusView, testsView, view, type InterfaceOptions, type Secrets } from "./views.ts";
+
+export type ShownPath = "/gateway" | "/gateway/config" | "/gateway/status" | "/gateway/health" | "/gateway/stats" | "/gateway/tests";
+
+export async function shownRequest(path: ShownPath, { headers }: Inbound, options: InterfaceOptions, secrets: Secrets): Promise<Reply> {
+  const { gateway, refresh } = options;
+  const figures = async (shown: () => unknown): Promise<Reply> => {
+    await refresh("counts");
+    return compressed(json(200, shown()), headers);
+  };
+  switch (path) {
+    case "/gateway":
+      return secrets === "masked" ? compressed(json(200, gatewayView(gateway.maskedConfig)), headers) : json(200, gatewayView(gateway.shownConfig));
+    case "/gateway/config":
+      return json(200, configView(options, secrets));
+    case "/gateway/status":
+      return figures(() => statusView(gateway.status));
+    case "/gateway/health":
+      return figures(() => view(gateway.health));
+    case "/gateway/stats":
+      return figures(() => view(gateway.recentStats("all")));
+    case "/gateway/tests":
+      return json(200, testsView(gateway.lastTests));
+  }
+}

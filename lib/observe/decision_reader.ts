@@ -1,0 +1,138 @@
+/**
+ * Reads decisions, and takes them over where a reload changes how many are kept.
+ */
+import type { Clock } from "../base/clock.ts";
+import { paced } from "../base/time_slices.ts";
+import { CUT, idText, SLOT_BYTES, TEXTS_AT, TRY_BYTES, type DecisionRing, type Decisions } from "./decisions.ts";
+import type { Metrics } from "./metrics_plan.ts";
+
+/** Why a request got what it got. A name is null where there was none, or it is forgotten. */
+export interface RequestDecision {
+  readonly id: string;
+  /** When it ended (RFC 3339). */
+  readonly time: string;
+  readonly client: string | null;
+  /** Null, like host and path, for a request that could not be read. */
+  readonly method: string | null;
+  readonly host: string | null;
+  /** As in the access log. Its end, like that of the host, may be cut: then "…" is the last character. */
+  readonly path: string | null;
+  readonly service: string | null;
+  readonly route: string | null;
+  /** Null: the client disconnected before a reply. */
+  readonly status: number | null;
+  readonly code: string | null;
+  /** The plugin that has answered, "upstream" or "gateway"; null: nobody has. */
+  readonly by: string | null;
+  /** The latest, in order; `status` is null where there was no response. */
+  readonly tries: readonly { readonly upstream: string | null; readonly status: number | null; readonly ms: number }[];
+  readonly ms: number;
+  /** Names the configuration that has decided. */
+  readonly digest: string;
+}
+
+/** The latest request with this id; null: none of those that are remembered. */
+export async function findDecision({ decisions, inForce }: Pick<Metrics, "decisions" | "inForce">, id: string): Promise<RequestDecision | null> {
+  const ring = decisions?.ring ?? null;
+  if (decisions === null || ring === null || !ID.test(id)) return null;
+  learnNames(decisions, inForce);
+  const line = Buffer.from(`${idText(id)}\n`, "latin1");
+  const slice = paced();
+  const newest = ring.last;
+  for (let age = 0; age < ring.count; age++) {
+    if (age % 1_000 === 999) await slice();
+    const number = ring.before(newest, age);
+    const texts = ring.at(number) + TEXTS_AT;
+    if (ring.bytes[texts] !== line[0] || ring.bytes.compare(line, 0, line.length, texts, texts + line.length) !== 0) continue;
+    const slot = copied(ring, number);
+    if (slot !== null && slot.subarray(TEXTS_AT, TEXTS_AT + line.length).equals(line)) return decisionOf(slot, id, decisions.names);
+  }
+  return null;
+}
+
+/** Those that trusted proxies may give, and that the gateway makes. */
+const ID = /^[\w.:/+=@-]{1,128}$/;
+
+/** Threads write numbers for names: those of a configuration. */
+function learnNames(decisions: Decisions, { services, plugins }: Metrics["inForce"]): void {
+  for (const name of ["upstream", "gateway", "response_cache"]) decisions.numberOf(name);
+  for (const { name } of plugins.values()) decisions.numberOf(name);
+  for (const [service, { upstreams, routes }] of services) {
+    decisions.numberOf(service);
+    for (const names of [upstreams, routes]) for (const name of names.keys()) decisions.numberOf(name);
+  }
+}
+
+/** Null: it is being written, has another number, or was given up. */
+function copied(ring: DecisionRing, number: number): Buffer | null {
+  const at = ring.at(number);
+  if (Atomics.load(ring.words, at >> 2) !== number) return null;
+  const slot = Buffer.from(ring.bytes.subarray(at, at + SLOT_BYTES));
+  return Atomics.load(ring.words, at >> 2) === number ? slot : null;
+}
+
+function decisionOf(slot: Buffer, id: string, names: ReadonlyMap<number, string>): RequestDecision {
+  const [status, count] = [slot.readUInt16LE(4), slot.readUInt16LE(6)];
+  const [time, ms, digest, service, route, by] = Array.from({ length: 6 }, (_, i) => slot.readDoubleLE(8 * (i + 1))) as [number, number, number, number, number, number];
+  const [, client, method, code, host, path] = slot
+    .toString("latin1", TEXTS_AT, SLOT_BYTES - count * TRY_BYTES)
+    .split("\n", 6)
+    .map((text) => text.replace(String.fromCharCode(CUT), "…") || null);
+  const tries = Array.from({ length: count }, (_, i) => {
+    const at = SLOT_BYTES - (count - i) * TRY_BYTES;
+    const timed = slot.readDoubleLE(at + 8);
+    return { upstream: names.get(slot.readDoubleLE(at)) ?? null, status: Math.floor(timed / 2 ** 40) || null, ms: rounded((timed % 2 ** 40) / 1000) };
+  });
+  return {
+    id,
+    time: new Date(time).toISOString(),
+    ...{ client: client ?? null, method: method ?? null, host: host ?? null, path: path ?? null },
+    ...{ service: names.get(service) ?? null, route: names.get(route) ?? null },
+    status: status || null,
+    ...{ code: code ?? null, by: names.get(by) ?? null, tries, ms: rounded(ms), digest: digest.toString(16).padStart(12, "0") },
+  };
+}
+
+/** Never negative: a clock may have stepped back. */
+function rounded(ms: number): number {
+  return Math.max(0, Math.round(ms * 100) / 100);
+}
+
+/** Of the number in front of a slot, which each ring gives. */
+const NUMBER_BYTES = 4;
+/** How long other threads may go on with the ring before, in milliseconds. */
+const CHANGE_MS = 1_000;
+
+/**
+ * To be called before another configuration takes effect: its names stay known. Returns what is to be called afterwards: the newest decisions
+ * are taken over if another number of them is kept.
+ */
+export function followDecisions({ decisions, inForce }: Pick<Metrics, "inForce" | "decisions">, clock: Clock): () => void {
+  if (decisions === null) return () => {};
+  learnNames(decisions, inForce);
+  const former = decisions.ring;
+  return () => {
+    const { ring } = decisions;
+    if (former === null || ring === null || former.count === ring.count) return;
+    const newest = former.last;
+    const most = Math.min(former.count, ring.count);
+    for (let age = 0; age < most; age++) move(former, former.before(newest, age), ring, most - age);
+    // What other threads have ended before they had the new configuration.
+    clock.after(CHANGE_MS, () => {
+      const late = (former.last - newest + former.lap) % former.lap;
+      for (let age = Math.min(late, former.count) - 1; age >= 0; age--) move(former, former.before(former.last, age), ring, null);
+    });
+  };
+}
+
+/** `to`: a number that was kept free for it; null: the next one. */
+function move(from: DecisionRing, number: number, ring: DecisionRing, to: number | null): void {
+  const slot = copied(from, number);
+  if (slot === null) return;
+  const taken = to ?? ring.begin();
+  const at = ring.at(taken);
+  // Requests of late may have come round to it.
+  if (to !== null && Atomics.compareExchange(ring.words, at >> 2, 0, -to) !== 0) return;
+  slot.copy(ring.bytes, at + NUMBER_BYTES, NUMBER_BYTES);
+  ring.end(taken);
+}

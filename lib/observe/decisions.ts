@@ -1,0 +1,183 @@
+/**
+ * Decisions: what became of the latest requests, each in a slot of bytes, in memory that all threads of the program share. They have no query,
+ * no header and no body, and paths as the access log has them. `decision_reader.ts` reads them.
+ */
+import { createHash } from "node:crypto";
+import type { Clock } from "../base/clock.ts";
+import { ERRORS, type ErrorCode } from "../base/errors.ts";
+import { textHash } from "../base/mix.ts";
+import { Call, type Notes, type PluginTime } from "../http/exchange.ts";
+import { redactedPath } from "../http/redact.ts";
+import type { RequestFacts } from "../http/request_facts.ts";
+import { hostOf, pathOf, plainPath, short } from "./access_line.ts";
+
+const DEFAULT_COUNT = 10_000;
+/** Of the number of requests so far, in front of the slots. */
+const HEAD_BYTES = 8;
+/**
+ * Of a slot: one word for its number, one for status and number of tries, 64-bit numbers (time, milliseconds, digest, service, route, answerer),
+ * lines of text (id, client, method, code, host, path), and at the end the tries, the latest last: upstream, and 2^40 times the status plus microseconds.
+ */
+export const SLOT_BYTES = 200;
+export const TEXTS_AT = 56;
+export const TRY_BYTES = 16;
+/** All of these, one try and an end of the path fit. */
+const MOST = { id: 40, client: 40, method: 10, code: 28 };
+const PATH_ROOM = 24;
+/** Where a text is cut; shown as "…". */
+export const CUT = 0x85;
+const LINE_FEED = 0x0a;
+const MAX_NAMES = 2 ** 16;
+
+export class DecisionRing {
+  readonly count: number;
+  readonly slots: number;
+  /** Numbers begin again behind it: a multiple of the slots. */
+  readonly lap: number;
+  readonly bytes: Buffer;
+  readonly words: Int32Array;
+  readonly doubles: Float64Array;
+
+  /** `taken`: how many of the first numbers are for decisions of an earlier ring. */
+  constructor(count: number, memory: (name: string, bytes: number) => ArrayBufferLike, taken: number) {
+    this.count = count;
+    // With few slots, threads would meet in one of them.
+    this.slots = Math.max(count, 64);
+    this.lap = Math.floor(2 ** 30 / this.slots) * this.slots;
+    const shared = memory(`decisions ${count}`, HEAD_BYTES + this.slots * SLOT_BYTES);
+    this.bytes = Buffer.from(shared);
+    this.words = new Int32Array(shared);
+    this.doubles = new Float64Array(shared);
+    Atomics.compareExchange(this.words, 0, 0, taken);
+  }
+
+  /** Where the slot of a number begins. */
+  at(number: number): number {
+    return HEAD_BYTES + ((number - 1) % this.slots) * SLOT_BYTES;
+  }
+
+  /** The number of the latest request. */
+  get last(): number {
+    return Atomics.load(this.words, 0) % this.lap || this.lap;
+  }
+
+  /** The number of the request so many before it. */
+  before(number: number, age: number): number {
+    return ((number - 1 - age + this.lap) % this.lap) + 1;
+  }
+
+  /** The number of one more request. Until `end` its slot has it as a negative one. */
+  begin(): number {
+    const before = Atomics.add(this.words, 0, 1);
+    if (before === this.lap) Atomics.sub(this.words, 0, this.lap);
+    const number = (before % this.lap) + 1;
+    Atomics.store(this.words, this.at(number) >> 2, -number);
+    return number;
+  }
+
+  /** Without locks: a thread that was held up until others had come round to its slot makes it void. */
+  end(number: number): void {
+    const word = this.at(number) >> 2;
+    if (Atomics.compareExchange(this.words, word, -number, number) !== -number) Atomics.store(this.words, word, 0);
+  }
+
+  /** Writes a line, cut if it does not end before `end`; returns where the next one begins. A loop is faster than `Buffer.write` for texts this short. */
+  line(at: number, text: string, end: number): number {
+    const { bytes } = this;
+    const last = Math.min(at + text.length, end - 1);
+    for (let i = at; i < last; i++) bytes[i] = text.charCodeAt(i - at);
+    if (last < at + text.length && last > at) bytes[last - 1] = CUT;
+    bytes[last] = LINE_FEED;
+    return last + 1;
+  }
+}
+
+export class Decisions {
+  /** Null: none are kept. */
+  ring: DecisionRing | null = null;
+  /** What numbers in slots stand for. */
+  readonly names = new Map<number, string>();
+  readonly #numbers = new Map<string | null, number>([[null, 0]]);
+  readonly #clock: Clock;
+  /** Of the last request. */
+  #digest = { text: "", number: 0 };
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** For a configuration that is compiled. `count`: as it is configured. */
+  ringFor(count = DEFAULT_COUNT, memory: (name: string, bytes: number) => ArrayBufferLike): DecisionRing | null {
+    return count === 0 ? null : new DecisionRing(count, memory, Math.min(count, this.ring?.count ?? 0));
+  }
+
+  /** 48 bits, the same in all threads. */
+  numberOf(name: string | null): number {
+    const known = this.#numbers.get(name);
+    if (known !== undefined) return known;
+    if (this.names.size >= MAX_NAMES) [this.names, this.#numbers].forEach((names) => names.clear());
+    const number = name === null ? 0 : textHash(name) * 2 ** 16 + (textHash(`#${name}`) >>> 16);
+    if (name !== null) this.names.set(number, name);
+    this.#numbers.set(name, number);
+    return number;
+  }
+
+  /** A request has ended at `now`. */
+  add({ call, method, target, authority, clientAddress }: RequestFacts, now: number): void {
+    const { ring } = this;
+    if (ring === null) return;
+    const { notes } = call;
+    const { words, doubles } = ring;
+    const number = ring.begin();
+    const at = ring.at(number);
+    let double = at >> 3;
+    doubles[++double] = this.#clock.wall();
+    doubles[++double] = now - call.startedAt;
+    if (notes.digest !== this.#digest.text) this.#digest = { text: notes.digest, number: parseInt(notes.digest, 16) };
+    doubles[++double] = this.#digest.number;
+    doubles[++double] = this.numberOf(notes.service);
+    doubles[++double] = this.numberOf(notes.route);
+    doubles[++double] = this.numberOf(answererOf(notes));
+    let end = at + SLOT_BYTES;
+    let next = ring.line(at + TEXTS_AT, idText(call.id), end);
+    next = ring.line(next, short(clientAddress, MOST.client), end);
+    next = ring.line(next, short(method, MOST.method), end);
+    next = ring.line(next, short(notes.code ?? (call.aborted ? "client_closed" : ""), MOST.code), end);
+    // The latest tries, as many as leave room for a part of the path; one is under way if the client has disconnected.
+    const { askedAt, upstream, tried: before } = notes;
+    let tries = 0;
+    let tried: Notes["tried"] = askedAt === null ? before : { upstream: upstream!, status: null, ms: now - askedAt, before };
+    for (; tried !== null && (tries === 0 || end - next >= TRY_BYTES + PATH_ROOM); tried = tried.before, tries++) {
+      end -= TRY_BYTES;
+      doubles[end >> 3] = this.numberOf(tried.upstream);
+      doubles[(end >> 3) + 1] = (tried.status ?? 0) * 2 ** 40 + Math.round(tried.ms * 1000);
+    }
+    const path = target === "" ? "" : (plainPath(target) ?? redactedPath(pathOf(target)));
+    // An end of the path is worth more than one of the host.
+    next = ring.line(next, hostOf({ authority, target }) ?? "", Math.max(end - path.length - 1, (next + end) >> 1));
+    ring.line(next, path, end);
+    words[(at >> 2) + 1] = (tries << 16) | (notes.status ?? 0);
+    ring.end(number);
+  }
+
+  /** A request was refused that could not be read. */
+  unread(id: string, code: ErrorCode, address = "", digest: string): void {
+    const remoteAddress = address.replace(/^::ffff:(?=.*\.)/, "");
+    const call = new Call({ id, remoteAddress, trustedRemote: false, startedAt: 0, inform() {} });
+    Object.assign(call.notes, { status: ERRORS[code].status, code, digest } satisfies Partial<Notes>);
+    this.add({ call, method: "", target: "", authority: "", httpVersion: "", scheme: "http", headers: [], clientAddress: remoteAddress }, 0);
+  }
+}
+
+/** An id as a slot has it: by a hash if it is too long. */
+export function idText(id: string): string {
+  return id.length < MOST.id ? id : `#${createHash("sha256").update(id).digest("base64url").slice(1, MOST.id)}`;
+}
+
+/** Who has given the reply; null: nobody has. */
+function answererOf({ status, code, plugin, cache, tried }: Notes): string | null {
+  if (status === null) return null;
+  if (plugin !== null) return (plugin as PluginTime & { readonly name: string }).name;
+  if (cache === "stale_if_error" || cache === "revalidated") return "response_cache";
+  return tried !== null && (code === null || (tried.status === status && code !== "internal")) ? "upstream" : "gateway";
+}

@@ -1,0 +1,234 @@
+import { describe, expect, it } from "vitest";
+import { Call, type Notes } from "../../lib/http/exchange.ts";
+import type { RequestFacts } from "../../lib/http/request_facts.ts";
+import { findDecision, followDecisions } from "../../lib/observe/decision_reader.ts";
+import { Decisions, SLOT_BYTES } from "../../lib/observe/decisions.ts";
+import { Metrics } from "../../lib/observe/metrics_plan.ts";
+import { manualClock } from "../support/clock.ts";
+import { inThreads } from "../support/threads.ts";
+
+const DIGEST = "0123456789ab";
+const SERVICE = { name: "shop", upstreams: [{ id: "a" }, { id: "b" }], routes: [{ name: "items" }] };
+
+function kept(count: number | undefined = 100, memory = new Map<string, SharedArrayBuffer>()) {
+  const clock = manualClock();
+  const metrics = new Metrics(new Decisions(clock));
+  const shared = (name: string, bytes: number) => {
+    if (!memory.has(name)) memory.set(name, new SharedArrayBuffer(bytes));
+    return memory.get(name)!;
+  };
+  const adopt = (kept?: number) => {
+    const plan = metrics.plan(kept, shared);
+    plan.service(SERVICE);
+    plan.adopt();
+  };
+  const reload = (kept?: number) => {
+    const follow = followDecisions(metrics, clock);
+    adopt(kept);
+    follow();
+  };
+  adopt(count);
+  const end = (id: string, facts: Partial<RequestFacts> = {}, notes: Partial<Notes> = {}, isAborted = false) => {
+    const call = new Call({ id, remoteAddress: "192.0.2.1", trustedRemote: false, startedAt: clock.now() - 5, inform: () => {} });
+    Object.assign(call.notes, { status: 200, digest: DIGEST, ...notes });
+    if (isAborted) call.abort();
+    metrics.decisions!.add({ call, method: "GET", target: "/a/b", httpVersion: "1.1", scheme: "http", authority: "shop.example", clientAddress: "192.0.2.1", headers: [], ...facts }, clock.now());
+  };
+  const find = (id: string) => findDecision(metrics, id);
+  return { metrics, clock, memory, reload, end, find };
+}
+
+const tried = (upstream: string, status: number | null, ms: number, before: Notes["tried"] = null) => ({ upstream, status, ms, before });
+
+describe("a decision", () => {
+  it("has the facts of the access log, and who has answered", async () => {
+    const { end, find, clock } = kept();
+    end("r-1", {}, { service: "shop", route: "items", attempts: 2, tried: tried("b", 200, 3.25, tried("a", null, 1)) });
+    const time = new Date(clock.wall()).toISOString();
+    const tries = [{ upstream: "a", status: null, ms: 1 }, { upstream: "b", status: 200, ms: 3.25 }];
+    const of = { time, client: "192.0.2.1", method: "GET", host: "shop.example", path: "/a/b", service: "shop", route: "items" };
+    expect(await find("r-1")).toEqual({ id: "r-1", ...of, status: 200, code: null, by: "upstream", tries, ms: 5, digest: DIGEST });
+    expect(await find("r-2")).toBeNull();
+    expect(Object.keys((await find("r-1"))!)).toEqual(["id", "time", "client", "method", "host", "path", "service", "route", "status", "code", "by", "tries", "ms", "digest"]);
+  });
+
+  it.each<readonly [string, Partial<Notes>, string | null]>([
+    ["an upstream", { tried: tried("a", 503, 1), status: 503 }, "upstream"],
+    ["an upstream whose reply breaks off", { tried: tried("a", 200, 1), status: 200, code: "upstream_reset" }, "upstream"],
+    ["the gateway, after a try", { tried: tried("a", null, 1), status: 502, code: "upstream_reset" }, "gateway"],
+    ["the gateway, where a plugin throws behind an upstream's 500", { tried: tried("a", 500, 1), status: 500, code: "internal" }, "gateway"],
+    ["the gateway, without a try", { status: 404, code: "route_not_found" }, "gateway"],
+    ["the gateway, by a redirect", { status: 308 }, "gateway"],
+    ["a plugin", { status: 401, code: "key_missing", plugin: Object.assign(new Metrics().plan().plugin({ name: "key_auth", level: "route", service: "s", route: "r", id: "1" })) }, "key_auth"],
+    ["a cache that has asked in vain", { status: 200, cache: "stale_if_error", tried: tried("a", 503, 1) }, "response_cache"],
+    ["nobody", { status: null }, null],
+  ])("of %s", async (_title, notes, by) => {
+    const { end, find } = kept();
+    end("r", {}, notes);
+    expect(await find("r")).toMatchObject({ by, status: notes.status, code: notes.code ?? null });
+  });
+
+  it("of a client that has gone has the try that was under way", async () => {
+    const { end, find, clock } = kept();
+    clock.advance(1_000);
+    end("r", {}, { status: null, attempts: 2, upstream: "b", askedAt: clock.now() - 4, tried: tried("a", 503, 1) }, true);
+    expect(await find("r")).toMatchObject({ status: null, code: "client_closed", by: null, tries: [{ upstream: "a", status: 503, ms: 1 }, { upstream: "b", status: null, ms: 4 }] });
+  });
+
+  it("has neither query nor secrets", async () => {
+    const { end, find, memory } = kept();
+    const targets = ["/a?key=hush", "http://user:hush@shop.example/a?hush", "/a;token=hush/b", "/a/eyJhushhush", "/a%3Ftoken=hush", "/a#hush", "*?hush", "/a%3Bpassword=hush"];
+    targets.forEach((target, i) => end(`r${i}`, { target, headers: ["Authorization", "hush", "Cookie", "hush"], authority: "user:hush@shop.example" }));
+    for (const [i] of targets.entries()) expect(JSON.stringify(await find(`r${i}`))).not.toContain("hush");
+    for (const bytes of memory.values()) expect(Buffer.from(bytes).includes("hush")).toBe(false);
+    expect(await find("r0")).toMatchObject({ path: "/a", host: null });
+  });
+
+  it("of the longest facts keeps id, client, code and the last try, and cuts host and path", async () => {
+    const { end, find } = kept();
+    const client = "2001:db8:1111:2222:3333:4444:5555:6666";
+    const many = Array.from({ length: 11 }, (_, i) => i).reduce<Notes["tried"]>((before, i) => tried(i % 2 === 0 ? "a" : "b", 503, i, before), null);
+    const id = "i".repeat(39);
+    end(id, { clientAddress: client, method: "M".repeat(100), authority: `${"h".repeat(250)}.example`, target: `/${"p".repeat(8_000)}` }, { status: 503, code: "c".repeat(200), service: "shop", route: "items", tried: many });
+    const found = (await find(id))!;
+    expect(found).toMatchObject({ client, status: 503, service: "shop", route: "items", digest: DIGEST });
+    expect(found.tries.at(-1)).toEqual({ upstream: "a", status: 503, ms: 10 });
+    expect([found.host!.endsWith("…"), found.path!.endsWith("…"), found.code]).toEqual([true, true, "c".repeat(28)]);
+    end("short", { target: `/${"p".repeat(300)}` }, { tried: many });
+    expect((await find("short"))!.tries.length).toBeGreaterThan(3);
+    expect((await find("short"))!.path).toMatch(/^\/p{8,}…$/);
+  });
+
+  it.each(["x", "a".repeat(39), "a".repeat(40), "b".repeat(128), "Root=1-67891233-abcdef012345678912345678", "..", "a:b/c+d=e@f-._", "__proto__"])("is found by the id %s", async (id) => {
+    const { end, find } = kept();
+    end(id, {}, { status: 403 });
+    end(`${id}x`.slice(-128), {}, { status: 404 });
+    end(id.slice(1) || "y", {}, { status: 405 });
+    if (id.length < 128) expect(await find(id)).toMatchObject({ id, status: 403 });
+    else expect(await find(id)).toMatchObject({ id });
+  });
+
+  it.each(["", " ", "a\n192.0.2.1", "#".padEnd(40, "a"), "ä", "\0", "a".repeat(129), "../x y", "%"])("is not found by %j, which is no id", async (id) => {
+    const { end, find, metrics } = kept();
+    end("a");
+    end("b".repeat(128));
+    expect(await find(id)).toBeNull();
+    expect(metrics.decisions!.ring!.count).toBe(100);
+  });
+
+  it("of an id that is used twice is the newest", async () => {
+    const { end, find } = kept();
+    for (const status of [401, 403, 200]) end("twice", {}, { status });
+    end("other");
+    expect(await find("twice")).toMatchObject({ status: 200 });
+  });
+});
+
+describe("the ring of decisions", () => {
+  const present = async (find: (id: string) => Promise<unknown>, ids: readonly number[]) => {
+    const found: number[] = [];
+    for (const id of ids) if ((await find(`r${id}`)) !== null) found.push(id);
+    return found;
+  };
+  const upTo = (from: number, to: number) => Array.from({ length: to - from }, (_, i) => from + i);
+
+  it.each([1, 2, 63, 64, 65, 100])("keeps the last %d and no more, however many there were", async (count) => {
+    const { end, find } = kept(count);
+    for (let i = 0; i < 1_000; i++) end(`r${i}`);
+    expect(await present(find, upTo(0, 1_000))).toEqual(upTo(1_000 - count, 1_000));
+  });
+
+  it("has 200 bytes for each of 10,000 by default, and nothing without any", async () => {
+    const { memory } = kept(undefined);
+    expect([...memory].map(([name, { byteLength }]) => [name, Math.floor(byteLength / 10_000)])).toEqual([["decisions 100", 2]]);
+    const all = kept(10_000);
+    expect(all.memory.get("decisions 10000")!.byteLength).toBe(10_000 * SLOT_BYTES + 8);
+    const none = kept(0);
+    none.end("r");
+    expect([await none.find("r"), none.memory.size]).toEqual([null, 0]);
+  });
+
+  it.each([[100, 10], [10, 100], [100, 99], [64, 63], [1, 1_000]])("keeps the newest where a reload changes %d to %d", async (before, after) => {
+    const { end, find, reload } = kept(before);
+    for (let i = 0; i < 250; i++) end(`r${i}`);
+    reload(after);
+    const stay = Math.min(before, after);
+    expect(await present(find, upTo(0, 250))).toEqual(upTo(250 - stay, 250));
+    for (let i = 250; i < 255; i++) end(`r${i}`);
+    expect(await present(find, upTo(0, 255))).toEqual(upTo(255 - Math.min(after, stay + 5), 255));
+  });
+
+  it("is kept by a reload of other things, and dropped by one to 0", async () => {
+    const { end, find, reload } = kept(100);
+    end("r1", {}, { service: "shop", route: "items" });
+    reload(100);
+    end("r2");
+    expect(await present(find, [1, 2])).toEqual([1, 2]);
+    expect(await find("r1")).toMatchObject({ service: "shop", route: "items" });
+    reload(0);
+    end("r3");
+    expect(await present(find, [1, 2, 3])).toEqual([]);
+    reload(100);
+    end("r4");
+    expect(await present(find, [3, 4])).toEqual([4]);
+  });
+
+  it("takes over what another thread ends before it has the new configuration", async () => {
+    const { end, find, reload, metrics, clock } = kept(100);
+    const late = metrics.decisions!.ring;
+    end("r1");
+    reload(200);
+    const next = metrics.decisions!.ring;
+    metrics.decisions!.ring = late;
+    end("r2");
+    metrics.decisions!.ring = next;
+    end("r3");
+    clock.advance(1_000);
+    expect(await present(find, [1, 2, 3])).toEqual([1, 2, 3]);
+  });
+
+  it("goes on where its numbers begin again", async () => {
+    const { end, find, metrics } = kept(100);
+    const ring = metrics.decisions!.ring!;
+    ring.words[0] = ring.lap - 130;
+    for (let i = 0; i < 250; i++) end(`r${i}`);
+    expect(await present(find, upTo(0, 250))).toEqual(upTo(150, 250));
+    expect(ring.words[0]).toBe(120);
+  });
+
+  it("has nothing of a slot that is being written, or whose writer was overtaken", async () => {
+    const { end, find, metrics } = kept(64);
+    end("r0");
+    const ring = metrics.decisions!.ring!;
+    const slow = ring.begin();
+    expect(await find("r0")).not.toBeNull();
+    ring.bytes.write("r1\n", ring.at(slow) + 56);
+    expect(await find("r1")).toBeNull();
+    for (let i = 2; i < 66; i++) end(`r${i}`);
+    expect(await find("r65")).not.toBeNull();
+    ring.end(slow);
+    expect(await find("r65")).toBeNull();
+    expect(await find("r64")).not.toBeNull();
+  });
+});
+
+describe("threads", () => {
+  it.each([2, 8])("of %d workers share one ring, exactly", async (count) => {
+    const { memory, find } = kept(1_000);
+    type Module = typeof import("../../lib/observe/decisions.ts");
+    await inThreads<Module, number>(count, "observe/decisions", memory, ({ module, threads, meet }) => {
+      const clock = { now: () => 5, wall: () => 1e12, after: () => ({ cancel() {}, restart() {} }) };
+      const decisions = new module.Decisions(clock);
+      decisions.ring = decisions.ringFor(1_000, threads.memory);
+      meet();
+      for (let i = 0; i < 40; i++) {
+        const notes = { status: 200, code: null, digest: "0123456789ab", service: "shop", route: "items", plugin: null, cache: null, askedAt: null, upstream: "a", tried: { upstream: "a", status: 200, ms: 1, before: null } };
+        decisions.add({ call: { id: `t${threads.place}-${i}`, startedAt: 0, notes, aborted: false }, method: "GET", target: "/a", authority: "a.test", clientAddress: "192.0.2.1" } as never, 5);
+      }
+      return 0;
+    });
+    for (let place = 0; place < count; place++) {
+      for (let i = 0; i < 40; i++) expect(await find(`t${place}-${i}`), `t${place}-${i}`).toMatchObject({ service: "shop", route: "items", by: "upstream", tries: [{ upstream: "a" }], path: "/a" });
+    }
+  });
+});
