@@ -27,8 +27,8 @@ describe("POST /gateway/explain", () => {
     const { post, asked } = await loggedIn();
     const got = await post(JSON.stringify(QUESTION), { "content-type": "Application/JSON; charset=utf-8" });
     const { upstreams, hashOn, upstreamHeaders, ...others } = EXPLANATION;
-    const { inFlight, ...rest } = upstreams[0]!;
-    expect([got.status, got.json]).toEqual([200, { ...others, hash_on: hashOn, upstream_headers: upstreamHeaders, upstreams: [{ ...rest, since: "2026-01-01T00:00:00.000Z", in_flight: inFlight }] }]);
+    const { inFlight, adminState, ...rest } = upstreams[0]!;
+    expect([got.status, got.json]).toEqual([200, { ...others, hash_on: hashOn, upstream_headers: upstreamHeaders, upstreams: [{ ...rest, since: "2026-01-01T00:00:00.000Z", in_flight: inFlight, admin_state: adminState }] }]);
     expect((await post('{"method":"GET","url":"/"}')).status).toBe(200);
     expect(asked).toEqual([QUESTION, { method: "GET", url: "/", headers: {} }]);
   });
