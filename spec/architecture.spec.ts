@@ -195,7 +195,7 @@ describe("what an auditor has to trust", () => {
     expect(loader).toContain("await import(/* @vite-ignore */ url)");
   });
 
-  it("three files open connections: no other one has Node's functions for it, and none starts programs", () => {
+  it("three files open connections: no other one has Node's functions for it, and only compare starts programs: the versions that it compares", () => {
     const EGRESS = ["lib/base/egress.ts", "lib/base/egress_clients.ts", "lib/base/egress_tls.ts"];
     const dialling = [
       /\b(?:net|tls|https?|http2)\.(?:connect|createConnection|request|get)\b(?!\.)/,
@@ -210,9 +210,14 @@ describe("what an auditor has to trust", () => {
     const session = 'import { console as toInspector, Session, type Runtime } from "node:inspector";';
     const inspecting = known.get("lib/gateway/module_errors.ts")!;
     expect(inspecting.code.split(session)).toHaveLength(2);
+    const spawning = 'import { spawn, type ChildProcess } from "node:child_process";';
+    const comparing = known.get("lib/cli/compare/version_process.ts")!;
+    expect([comparing.code.split(spawning).length, comparing.code.match(/\bspawn\(/g)]).toEqual([2, ["spawn("]]);
+    expect(comparing.code).toContain("spawn(process.execPath, [...rightsOf(");
     const gateway = sources
       .filter(({ path }) => !path.startsWith("lib/manager/assets/")) // runs in browsers, which its Content-Security-Policy restricts
-      .map((source) => (source === inspecting ? { ...source, code: source.code.replace(session, "") } : source));
+      .map((source) => (source === inspecting ? { ...source, code: source.code.replace(session, "") } : source))
+      .map((source) => (source === comparing ? { ...source, code: source.code.replace(spawning, "") } : source));
     expect(gateway.filter(({ code }) => dialling.some((each) => each.test(code.replace(/import type [^;]*;/g, "")))).map(({ path }) => path)).toEqual(EGRESS);
     const code = EGRESS.map((path) => known.get(path)!.code).join("");
     // Beside an open connection, a look-up, and a socket in the file system, which leads to no other host, everything is behind `check`.

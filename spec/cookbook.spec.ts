@@ -2,7 +2,7 @@
 import { spawn, spawnSync } from "node:child_process";
 import { generateKeyPairSync, sign } from "node:crypto";
 import { once } from "node:events";
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { cpSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import http from "node:http";
 import http2 from "node:http2";
 import https from "node:https";
@@ -58,9 +58,9 @@ async function runAsShown(job: string, ports: Readonly<Record<number, number>>):
 const hasCurl = spawnSync("curl", ["--version"]).status === 0;
 
 describe("the cookbook", () => {
-  it("has twelve jobs, each with a configuration", () => {
+  it("has thirteen jobs, each with a configuration", () => {
     const jobs = [...cookbook.matchAll(/^## (.+)$/gm)].map(([, job]) => job!);
-    expect(jobs).toHaveLength(12);
+    expect(jobs).toHaveLength(13);
     expect(jobs.filter((job) => blocks(job, "json").length === 0)).toEqual([]);
   });
 
@@ -106,6 +106,23 @@ describe("the cookbook", () => {
     onTestFinished(() => void upstream.close());
     const { port } = await running(configOf(job, { 3000: (upstream.address() as AddressInfo).port, 9000: keys }));
     await runAsShown(job, { 8008: port, 9000: keys });
+  });
+
+  it("its upgrade on Friday finds the version that lets a backslash pass, and nothing in the version that does not", { timeout: 60_000 }, async () => {
+    const job = "An upgrade on Friday";
+    const folder = emptyFolder();
+    const [old, next] = ["node_modules/edge-gateway", "next/node_modules/edge-gateway"];
+    for (const name of [old, next]) for (const each of ["package.json", "dist"]) cpSync(join(root, each), join(folder, name, each), { recursive: true });
+    writeFileSync(join(folder, "gw.json"), blocks(job, "json")[0]!);
+    const lines = ["/shop/items", "/shop/admin/users"].map((path) => JSON.stringify({ method: "GET", host: "localhost", path, service: "shop", route: "open", status: 200 }));
+    writeFileSync(join(folder, "access.log"), `${lines.join("\n")}\n`);
+    const words = blocks(job, "sh")[0]!.split("npx edge-gateway ")[1]!.trim().split(" ");
+    const run = () => program(words, { cwd: folder, environment: { ADMIN_KEY: "any" } }).ended;
+    expect(await run()).toMatchObject({ code: 0, stdout: expect.stringMatching(/\nnothing differs\n$/) as string });
+    const file = join(folder, next, "dist/lib/route/path.js");
+    writeFileSync(file, readFileSync(file, "utf8").replace("return BACKSLASH_FOUND", 'segment = "other"'));
+    const { code, stdout } = await run();
+    expect([code, stdout.trimEnd()]).toEqual([1, expect.stringMatching(patternOf(blocks(job, "text")[0]!.trimEnd())) as string]);
   });
 
   it("its commands for WebSockets print what it shows", { timeout: 60_000 }, async () => {

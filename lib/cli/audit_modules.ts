@@ -51,8 +51,8 @@ const ADMIN_ROWS: readonly Row[] = Object.values(OF_ADMIN).map((load: Load) => (
 export const rowsOf = (commands: Commands): readonly Row[] => [...inFolder(CLI, loadsOf(commands)), ...ROWS];
 export const ROWS: readonly Row[] = [...inFolder(CLI, OF_RUN), ...inFolder(TABLE, KINDS), ...inFolder(TABLE, loadsOf(PARTS)), ...inFolder(TABLE, OF_GATEWAY), ...ADMIN_ROWS];
 
-/** The first modules of threads, which no import leads to. */
-const THREADS = new Map<Load, string>([[OF_GATEWAY.dryRuns, "parts/dry_run_thread"], [OF_RUN.workers, "cluster/worker"]]);
+/** The first modules of threads and processes, which no import leads to, by the names of rows. */
+const THREADS = new Map([["dryRuns", "parts/dry_run_thread"], ["workers", "cluster/worker"], ["compare", "cli/compare/child"]]);
 
 /** What a start loads after its first modules. `hasTests`: whether the configuration is tested then. */
 export function loadedAtStart(settings: Settings, named: ReturnType<typeof onDemandOf>, parts: Parts, hasTests: boolean): readonly Row[] {
@@ -95,9 +95,9 @@ export function auditedFile(path: string, content: Buffer, source = content): Au
 }
 
 /** What the row loads: the names in `import("…")` of its function, whose source Node keeps, and the first module of its thread. */
-function filesOf({ load, folder }: Row): URL[] {
+function filesOf({ name: row, load, folder }: Row): URL[] {
   const imports = Array.from(String(load).matchAll(/\bimport\("([^"]+)"\)/g), ([, name]) => new URL(name!, folder));
-  return THREADS.has(load) ? [...imports, new URL(`${THREADS.get(load)}.${SUFFIX}`, LIB)] : imports;
+  return THREADS.has(row) ? [...imports, new URL(`${THREADS.get(row)}.${SUFFIX}`, LIB)] : imports;
 }
 
 function visit(file: URL, found: Map<string, AuditedModule>): void {

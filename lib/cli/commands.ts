@@ -71,6 +71,17 @@ export const COMMANDS = {
     exits: "0 nothing differs, 1 something differs",
     load: async () => (await import("./diff.ts")).diff,
   },
+  compare: {
+    operand: "OLD NEW",
+    about: "Compare what two versions of this program, in the folders OLD and NEW, do with one configuration; nothing is dialled",
+    settings: { configPath },
+    flags: {
+      "access-log": { value: "FILE", help: "Also compare requests of this access log: JSON lines, or the combined format." },
+      ...JSON_FLAG,
+    },
+    exits: "0 nothing differs, 1 something differs, or one version refuses the configuration",
+    load: async () => (await import("./compare.ts")).compareVersions,
+  },
   reload: {
     operand: "[FILE]",
     about: "Ask a running gateway to reload its configuration, and print what changed; with --dry-run what would change",

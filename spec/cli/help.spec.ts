@@ -13,7 +13,7 @@ const rows = [...Object.values(SETTINGS), ...Object.values(CLIENT_SETTINGS)] as 
 
 describe("--help", () => {
   const verbs = [
-    ...["run", "demo", "manager", "validate", "explain", "reload", "healthcheck", "audit", "build", "schema", "import", "hash-password", "sign", "verify", "help"],
+    ...["run", "demo", "manager", "validate", "explain", "compare", "reload", "healthcheck", "audit", "build", "schema", "import", "hash-password", "sign", "verify", "help"],
   ];
   it.each(verbs)("lists the command %s", (verb) => {
     expect(helpText(COMMANDS)).toMatch(new RegExp(`^  ${verb}\\b`, "m"));

@@ -1,0 +1,144 @@
+/**
+ * `edge-gateway compare`: runs two versions on one configuration and the same requests, and prints what they do differently.
+ */
+import { existsSync } from "node:fs";
+import { dirname, resolve } from "node:path";
+import { readRegularFile, whyUnreadable } from "../base/regular_file.ts";
+import type { RunCommand } from "./arguments.ts";
+import { IS_SOURCE } from "./audit_modules.ts";
+import type { VersionAnswer, VersionReport } from "./compare/child.ts";
+import { Differences, HEADINGS, type Difference } from "./compare/differences.ts";
+import { loggedRequests, type LoggedRequests } from "./compare/logged_requests.ts";
+import { samplesOf, type Sample } from "./compare/samples.ts";
+import { VersionProcess } from "./compare/version_process.ts";
+import { namedFile } from "./config_file.ts";
+import { counted } from "./counted.ts";
+import { Failure } from "./failure.ts";
+import { printable } from "./terminal.ts";
+
+/** 0: nothing differs. 1: something does, or one version refuses the configuration. 2: a version cannot be run, or both refuse it. */
+export const compareVersions: RunCommand = async (given) => {
+  const { operands: [old, next], flags: { "access-log": log, json } } = given;
+  if (!old || !next) throw new Failure("compare needs the folders of two versions: edge-gateway compare OLD NEW --config gw.json", 2);
+  if (IS_SOURCE) throw new Failure("compare runs what is in dist/, and this is the program as its sources: npm run build, and run dist/bin/edge-gateway.js", 2);
+  const config = resolve(namedFile({ ...given, operands: [] }));
+  const text = await readable(config, () => readRegularFile(config).toString());
+  const value = await readable(config, () => JSON.parse(text) as unknown);
+  const logged = log === undefined ? null : await readable(String(log), () => loggedRequests(String(log)));
+  const environment = environmentNamedBy(text);
+  const options = { config, environment, files: filesNamedBy([value, environment], config) };
+  const versions: VersionProcess[] = [];
+  try {
+    for (const folder of [old, next]) versions.push(new VersionProcess(folder, options));
+    const found = await compared(versions, [...samplesOf(value, config), ...(logged?.samples ?? [])]);
+    process.stdout.write(json !== undefined ? `${JSON.stringify(viewOf(found, logged), null, 2)}\n` : printable(linesOf(found, logged)));
+    return found.differences.length === 0 ? 0 : 1;
+  } finally {
+    for (const version of versions) version.end();
+  }
+};
+
+async function readable<T>(file: string, read: () => T | Promise<T>): Promise<T> {
+  try {
+    return await read();
+  } catch (error) {
+    throw new Failure(`cannot read ${file}: ${whyUnreadable(error)}`, 2);
+  }
+}
+
+/** A version gets no other variables: they may be secrets. */
+function environmentNamedBy(text: string): Record<string, string> {
+  const names = Array.from(text.matchAll(/\$\{env:([^}]+)\}/g), ([, name]) => name!);
+  return Object.fromEntries(names.flatMap((name) => (process.env[name] === undefined ? [] : [[name, process.env[name]]])));
+}
+
+/** Files outside of the folder of the configuration. */
+function filesNamedBy(value: unknown, config: string): string[] {
+  if (typeof value === "object" && value !== null) return Object.values(value).flatMap((each) => filesNamedBy(each, config));
+  const [, path = ""] = /^(?:\$\{file:)?((?:\/|\.\.).*?)\}?$/.exec(String(value)) ?? [];
+  const file = resolve(dirname(config), path);
+  // A path of a route can be that of a folder.
+  return path.split("/").length > 2 && !/[,*\0]/.test(file) && existsSync(file) ? [file] : [];
+}
+
+interface Compared {
+  readonly versions: readonly VersionProcess[];
+  readonly reports: readonly VersionReport[];
+  readonly differences: readonly Difference[];
+  /** Requests that show differences beyond those. */
+  readonly more: number;
+  /** How many of which form. */
+  readonly requests: Readonly<Record<string, number>>;
+  readonly notCompared: readonly string[];
+}
+
+/** So many requests are asked at one time. */
+const BATCH = 20;
+/** Requests that have not been asked by then are left out, and said. */
+const MAX_MS = 240_000;
+
+async function compared(versions: readonly VersionProcess[], made: readonly Sample[]): Promise<Compared> {
+  const until = performance.now() + MAX_MS;
+  const reports = (await Promise.all(versions.map((version) => version.report()))) as [VersionReport, VersionReport];
+  const issues = reports.map((each) => each.issues.join("\n").trimEnd());
+  if (issues.every((each) => each !== "")) throw new Failure(`both versions refuse the configuration:\n${issues.map((each, i) => `${versions[i]!.name}: ${each}`).join("\n")}`, 2);
+  const differences = new Differences();
+  const requests: Record<string, number> = {};
+  const samples = [...new Map(made.map((sample) => [JSON.stringify(sample.question), sample])).values()];
+  if (issues.some((each) => each !== "")) {
+    differences.add("acceptance", `${versions[issues[0] === "" ? 1 : 0]!.name} refuses it`, issues.map((each) => (each === "" ? "accepted" : each)) as [string, string]);
+    return { versions, reports, differences: differences.list, more: 0, requests, notCompared: ["requests, as one version refuses the configuration"] };
+  }
+  differences.ofReports(...reports);
+  let asked = 0;
+  for (; asked < samples.length && performance.now() < until; asked += BATCH) {
+    const batch = samples.slice(asked, asked + BATCH);
+    const [before, after] = (await Promise.all(versions.map((version) => version.ask(batch.map(({ question }) => question))))) as [readonly VersionAnswer[], readonly VersionAnswer[]];
+    batch.forEach((sample, i) => {
+      requests[sample.form] = (requests[sample.form] ?? 0) + 1;
+      differences.ofAnswers(sample, before[i]!, after[i]!);
+    });
+  }
+  const silent = versions.flatMap(({ name }, i) => (reports[i]!.silent.length === 0 ? [] : [`${reports[i]!.silent.join(", ")}, which ${name} does not say`]));
+  const notCompared = asked >= samples.length ? silent : [...silent, `${counted(samples.length - asked, "request")}, for lack of time`];
+  return { versions, reports, differences: differences.list, more: differences.more, requests, notCompared };
+}
+
+function viewOf({ versions, reports, differences, more, requests, notCompared }: Compared, logged: LoggedRequests | null) {
+  const [old, next] = versions.map(({ name, folder }, i) => ({ version: name, folder, accepts: reports[i]!.issues.length === 0, issues: reports[i]!.issues, warnings: reports[i]!.warnings }));
+  const log = logged && { lines: logged.lines, unreadable: logged.unreadable };
+  return { old, new: next, requests, access_log: log, differences, more, not_compared: notCompared };
+}
+
+/** Of one kind. */
+const MAX_PRINTED = 10;
+/** Characters of a value. */
+const MAX_SHOWN = 300;
+
+function linesOf({ versions, differences, more, requests, notCompared }: Compared, logged: LoggedRequests | null): string[] {
+  const [old, next] = versions.map(({ name, folder }) => `${name} (${folder})`);
+  const asked = Object.values(requests).reduce((sum, each) => sum + each, 0);
+  const sections = Object.entries(HEADINGS).flatMap(([kind, heading]) => {
+    const all = differences.filter((each) => each.kind === kind);
+    if (all.length === 0) return [];
+    return [`${heading}:`, ...all.slice(0, MAX_PRINTED).flatMap(entry), ...(all.length > MAX_PRINTED ? [`  and ${all.length - MAX_PRINTED} more: --json has them`] : [])];
+  });
+  return [
+    `${old} and ${next}: ${counted(asked, "request")} compared`,
+    ...(logged === null ? [] : [`access log: ${counted(logged.lines, "line")}, of which ${logged.unreadable} cannot be read`]),
+    ...sections,
+    ...(more === 0 ? [] : [`and ${counted(more, "request")} with further differences`]),
+    ...notCompared.map((each) => `not compared: ${each}`),
+    differences.length === 0 ? "nothing differs" : `${counted(differences.length, "difference")}: read them before you upgrade`,
+  ];
+}
+
+function entry({ what, old, new: now, routes, requests, example }: Difference): string[] {
+  const by = example === null ? [] : [`    ${counted(requests, "request")}, such as ${example.slice(0, MAX_SHOWN)}`];
+  return [`  ${routes.length === 0 ? "" : `${routes.join(", ")}: `}${what}`, ...by, ...shown("old", old), ...shown("new", now)];
+}
+
+function shown(name: string, text: string | null): string[] {
+  const [first = "", ...others] = (text ?? "").split("\n", MAX_PRINTED).map((line) => line.slice(0, MAX_SHOWN));
+  return [`    ${name}: ${first}`, ...others.map((line) => `      ${line}`)];
+}
