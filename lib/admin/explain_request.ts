@@ -20,10 +20,11 @@ export async function explainRequest(inbound: Inbound, { gateway, refresh }: Pic
 }
 
 /** The plugins of a route in the order in which they run. */
-export async function pluginsRequest({ call, target }: Inbound, { gateway }: Pick<InterfaceOptions, "gateway">): Promise<Reply> {
+export async function pluginsRequest({ call, target }: Inbound, { gateway, refresh }: Pick<InterfaceOptions, "gateway" | "refresh">): Promise<Reply> {
   const query = queryOf(target);
   const [service, route] = [query.get("service"), query.get("route")];
   if (service === null || route === null) return problem(call, "request_invalid", { detail: 'Name a route: "?service=…&route=…".' });
+  await refresh("counts");
   const plugins = await gateway.routePlugins(service, route);
   if (plugins === null) return problem(call, "route_not_found", { detail: "The configuration in force has no such route." });
   return json(200, { plugins });

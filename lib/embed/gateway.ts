@@ -16,7 +16,7 @@ import type { GatewayStats, StatsExtent } from "../observe/stats.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
 import type { DryRun } from "../proof/dry_run.ts";
 import type { DryRuns } from "../proof/dry_runs.ts";
-import type { Explanation, Question, RunningPlugin } from "../proof/explain.ts";
+import type { Explanation, Question, CountedPlugin } from "../proof/explain.ts";
 import type { InjectRequest, InjectResponse } from "../proof/made_request.ts";
 import type { Reporting } from "../report/reporting.ts";
 import { upstreamSetReport } from "../upstream/upstream_report.ts";
@@ -109,7 +109,9 @@ export class Gateway extends GatewayCore {
 
   /** The state of every upstream and every circuit breaker. */
   get health(): GatewayHealth {
-    return { services: this.#joined.runtime.upstreamSets.map(upstreamSetReport) };
+    const { configuration, runtime } = this.#joined;
+    const { upstreamSets } = configuration.snapshot.inUse;
+    return { services: runtime.upstreamSets.map((each) => upstreamSetReport(each, upstreamSets.get(each.service)?.split)) };
   }
 
   /** Requests, errors and times of the last minute for every route and upstream, and of the last 15 minutes in all. */
@@ -129,9 +131,9 @@ export class Gateway extends GatewayCore {
   }
 
   /** The enabled plugins of a route in the order in which they run, secrets masked; null: there is no such route. */
-  async routePlugins(service: string, route: string): Promise<readonly RunningPlugin[] | null> {
+  async routePlugins(service: string, route: string): Promise<readonly CountedPlugin[] | null> {
     const { routePlugins } = await this.#joined.runtime.parts.onDemand.explain();
-    return routePlugins({ service, route }, this.maskedConfig, this.#joined.configuration.snapshot.kinds);
+    return routePlugins({ service, route }, this.maskedConfig, this.#joined.configuration.snapshot.kinds, this.#joined.metrics?.plugins);
   }
 
   /** The built-in kinds, those of the modules in force, and those of the host. */

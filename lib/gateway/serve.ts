@@ -109,6 +109,7 @@ export class Requests {
     const { call, method } = inbound;
     const now = clock.now();
     if (metrics !== null) {
+      if (call.notes.plugin !== null && call.notes.answeredAt !== null) call.notes.plugin.answered++;
       metrics.decisions?.add(inbound, now);
       stopPluginTime(call.notes, call.notes.answeredAt ?? now);
       (call.notes.meter ?? metrics.unrouted).ended(method, call.notes, now - call.startedAt);

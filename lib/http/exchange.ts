@@ -135,6 +135,8 @@ export interface Meter {
 /** Adds up the requests and the time of a plugin instance. */
 export interface PluginTime {
   requests: number;
+  /** Those that the plugin answered itself. */
+  answered: number;
   /** In milliseconds. */
   ms: number;
 }

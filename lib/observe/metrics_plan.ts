@@ -13,6 +13,7 @@ const MAX_RESULTS = 32;
 export class PluginMeter implements PluginTime {
   readonly name: string;
   requests = 0;
+  answered = 0;
   ms = 0;
   /** By name; null while empty: most plugins report none. */
   results: Map<string, number> | null = null;
@@ -32,21 +33,22 @@ export class PluginMeter implements PluginTime {
 
   /** Moves all counts into a report: it has what was counted since the last one. */
   take(): PluginReport {
-    const { requests, ms, results } = this;
-    this.requests = this.ms = 0;
+    const { requests, answered, ms, results } = this;
+    this.requests = this.answered = this.ms = 0;
     this.results = null;
-    return { requests, ms, results };
+    return { requests, answered, ms, results };
   }
 
   /** Adds the counts of a report. */
-  add({ requests, ms, results }: PluginReport): void {
+  add({ requests, answered, ms, results }: PluginReport): void {
     this.requests += requests;
+    this.answered += answered;
     this.ms += ms;
     for (const [result, count] of results ?? []) this.tally(result, count);
   }
 }
 
-export type PluginReport = Pick<PluginMeter, "requests" | "ms" | "results">;
+export type PluginReport = Pick<PluginMeter, "requests" | "answered" | "ms" | "results">;
 
 export interface PluginPlace {
   readonly name: string;

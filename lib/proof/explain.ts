@@ -9,11 +9,11 @@ import { concealerOf } from "../config/secrets.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { headerValue, type HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
+import { pluginLabels, type Metrics } from "../observe/metrics_plan.ts";
 import { runningOrder } from "../plugins/chain.ts";
 import { readTarget } from "../route/path.ts";
 import type { SplitDestination } from "../upstream/split.ts";
 import { upstreamSetReport, type UpstreamSetReport, type UpstreamReport } from "../upstream/upstream_report.ts";
-import type { Peer, UpstreamSet } from "../upstream/upstream_set.ts";
 import { usableOf } from "../upstream/usable.ts";
 import type { Configuration } from "../gateway/configuration.ts";
 import type { DisplayedConfig, DisplayedPlugin, DisplayedService } from "../gateway/displayed_config.ts";
@@ -65,12 +65,17 @@ export interface Explanation {
   readonly upstreamHeaders: HeaderList | null;
   /** In the order in which they run; `config` as it is displayed. */
   readonly plugins: readonly ExplainedPlugin[];
+  /** Whether the reply is not known: a plugin on its way asks another machine, or what it does is not known. Such a plugin may still refuse the request. */
+  readonly open: boolean;
+  /** The plugin that answers the request itself, if those before it let it pass; null: none does. */
+  readonly answer: Pick<ExplainedPlugin, "level" | "name" | "id" | "status" | "code"> | null;
   readonly strategy: string | null;
   /** What the strategy `hash` looks at; null with any other. */
   readonly hashOn: string | null;
   /** Name of the cookie that goes before the strategy; null without `sticky`. */
   readonly sticky: string | null;
-  readonly upstreams: readonly (UpstreamReport & { /** Of such requests, 0 to 1, as things stand. */ readonly share: number })[];
+  /** `share`: of such requests, 0 to 1, as things stand. */
+  readonly upstreams: readonly UpstreamReport[];
 }
 
 /** A plugin that runs for a route. */
@@ -79,6 +84,13 @@ export interface RunningPlugin {
   readonly name: string;
   readonly id: string | null;
   readonly config: DisplayedPlugin["config"];
+}
+
+/** Since the start, on all routes for which the instance runs. */
+export interface CountedPlugin extends RunningPlugin {
+  readonly requests: number;
+  /** Those that it answered itself: it refused them, or had the reply. */
+  readonly answered: number;
 }
 
 /** What it does with the request, as far as that needs no other machine. */
@@ -119,6 +131,7 @@ export async function explain(question: Question, displayed: Json, source: Expla
   const destinations = session === null ? divided : [{ peers: [session], share: 1 }];
   const ofHash = isComplete ? whyUpstream(service, destinations, forwarded, source.runtime.parts) : [];
   const chosen = session === null ? ofHash : [`Its cookie ${service.sticky!.cookie} leads to upstream ${JSON.stringify(session.id)}.`];
+  const plugins = pluginsOf(place, shown, snapshot.kinds, steps);
   const unrun = problem === null ? [] : [`The plugins cannot be run here: ${problem}.`];
   return {
     outcome: "matched",
@@ -133,11 +146,12 @@ export async function explain(question: Question, displayed: Json, source: Expla
     params: { ...found.params },
     forwarded: forwarded === null ? found.upstreamPath + asked!.target.query : forwarded.upstreamPath + forwarded.query,
     upstreamHeaders: forwarded === null ? null : shownHeaders(forwarded, snapshot),
-    plugins: pluginsOf(place, shown, snapshot.kinds, steps),
+    plugins,
+    ...endOf(plugins),
     strategy: service.load_balancing_strategy,
     hashOn: service.hash_on ?? null,
     sticky: service.sticky?.cookie ?? null,
-    upstreams: upstreams === undefined ? [] : withShares(upstreams, destinations),
+    upstreams: upstreams === undefined ? [] : upstreamSetReport(upstreams, plan?.split, destinations).upstreams,
   };
 }
 
@@ -146,7 +160,7 @@ function ofMethod(method: string): string[] {
   return METHODS.includes(method) ? [] : [`That is over HTTP/2: HTTP/1.1 has no method ${method} here, and answers 400.`];
 }
 
-const NOTHING = { service: null, route: null, pattern: null, params: {}, forwarded: null, upstreamHeaders: null, plugins: [], ...{ strategy: null, hashOn: null, sticky: null, upstreams: [] } } as const;
+const NOTHING = { service: null, route: null, pattern: null, params: {}, forwarded: null, upstreamHeaders: null, plugins: [], open: false, answer: null, ...{ strategy: null, hashOn: null, sticky: null, upstreams: [] } } as const;
 
 /** Null: there is no upstream, or no such head can be sent. */
 function shownHeaders(forwarded: Exchange, snapshot: Snapshot): HeaderList | null {
@@ -190,12 +204,22 @@ function whyUpstream(service: DisplayedService, [first, ...others]: readonly Spl
 }
 
 /** The enabled plugins of a route in the order in which they run; null: there is no such route. */
-export function routePlugins(names: { readonly service: string; readonly route: string }, displayed: Json, kinds: Snapshot["kinds"]): readonly RunningPlugin[] | null {
+export function routePlugins(
+  names: { readonly service: string; readonly route: string },
+  displayed: Json,
+  kinds: Snapshot["kinds"],
+  meters: Metrics["plugins"] = new Map(),
+): readonly CountedPlugin[] | null {
   const shown = displayed as unknown as DisplayedConfig;
   const service = shown.services.find(({ name }) => name === names.service);
   const route = service?.routes.find(({ name }) => name === names.route);
   if (service === undefined || route === undefined) return null;
-  return running({ service, route }, shown, kinds).map(({ plugin }) => plugin);
+  return running({ service, route }, shown, kinds).map(({ plugin, nth }) => {
+    const { level, name, id } = plugin;
+    const place = { name, level, service: level === "global" ? null : service.name, route: level === "route" ? route.name : null };
+    const { requests, answered } = meters.get(JSON.stringify(pluginLabels({ ...place, id: id ?? String(nth) }))) ?? { requests: 0, answered: 0 };
+    return { ...plugin, requests, answered };
+  });
 }
 
 function pluginsOf(place: Place, shown: DisplayedConfig, kinds: Snapshot["kinds"], steps: readonly Step[]): ExplainedPlugin[] {
@@ -205,24 +229,25 @@ function pluginsOf(place: Place, shown: DisplayedConfig, kinds: Snapshot["kinds"
   return running(place, shown, kinds).map(({ plugin, i }) => ({ ...plugin, ...verdict(plugin.level, i) }));
 }
 
-/** In the order in which they run. `i`: the place of a plugin among those of its level. */
-function running({ service, route }: Place, { global }: DisplayedConfig, kinds: Snapshot["kinds"]): readonly { readonly plugin: RunningPlugin; readonly i: number }[] {
+function endOf(plugins: readonly ExplainedPlugin[]): Pick<Explanation, "open" | "answer"> {
+  const end = plugins.findIndex(({ action }) => action === "answers");
+  const open = plugins.slice(0, end < 0 ? plugins.length : end).some(({ action }) => action !== "passes");
+  if (end < 0) return { open, answer: null };
+  const { level, name, id, status, code } = plugins[end]!;
+  return { open, answer: { level, name, id, status, code } };
+}
+
+/** In the order in which they run. `i`: the place of a plugin among the enabled ones of its level; `nth`: among all of its kind there, from 1. */
+function running({ service, route }: Place, { global }: DisplayedConfig, kinds: Snapshot["kinds"]): readonly { readonly plugin: RunningPlugin; readonly i: number; readonly nth: number }[] {
   const written = LEVELS.flatMap((level) => {
-    const enabled = { global, service, route }[level].plugins.filter((plugin) => plugin.enabled);
-    return enabled.map(({ name, id = null, config }, i) => ({ plugin: { level, name, id, config }, i, kind: kinds.find((kind) => kind.name === name)! }));
+    const { plugins } = { global, service, route }[level];
+    return plugins.filter(({ enabled }) => enabled).map((instance, i) => {
+      const { name, id = null, config } = instance;
+      const nth = plugins.slice(0, plugins.indexOf(instance) + 1).filter((each) => each.name === name).length;
+      return { plugin: { level, name, id, config }, i, nth, kind: kinds.find((kind) => kind.name === name)! };
+    });
   });
   return runningOrder(written);
 }
 
 const LEVELS = ["global", "service", "route"] as const;
-
-function withShares(upstreamSet: UpstreamSet, destinations: readonly SplitDestination[]): Explanation["upstreams"] {
-  const { upstreams, circuitBreaker } = upstreamSetReport(upstreamSet);
-  const shares = new Map<Peer, number>();
-  for (const { peers, share } of circuitBreaker?.state === "open" ? [] : destinations) {
-    const sum = peers.reduce((all, { weightNow }) => all + weightNow, 0);
-    // A sticky session may lead to weight 0.
-    for (const peer of peers) shares.set(peer, (shares.get(peer) ?? 0) + (sum === 0 ? share : (share * peer.weightNow) / sum));
-  }
-  return upstreams.map((upstream, i) => ({ ...upstream, share: shares.get(upstreamSet.peers[i]!) ?? 0 }));
-}

@@ -39,6 +39,16 @@ export interface PluginVerdict {
   readonly status: number | null;
   /** Of a refusal or a fault: "key_missing". */
   readonly code: string | null;
+  /** Where its answer redirects to; null: nowhere. */
+  readonly location: string | null;
+  /** The origin of the server that it would ask; null: none. */
+  readonly asks: string | null;
+  /** Whom it takes the caller for; null: it does not say, or another plugin has said the same. */
+  readonly caller: string | null;
+  readonly groups: readonly string[];
+  /** Names of headers that it adds, changes and removes on the way to the upstream. */
+  readonly sets: readonly string[];
+  readonly removes: readonly string[];
   /** The same for people, with the plugin as the subject: "passes the request on", "answers 401 key_missing", "not reached". */
   readonly verdict: string;
 }
@@ -83,7 +93,7 @@ export async function tryRequest(inbound: Inbound, snapshot: Snapshot, clock: Cl
   }
   // A verdict may quote what a plugin was configured with: where it redirects to, or its error.
   const conceal = concealerOf(snapshot);
-  const shown = Array.from(steps.values(), ({ scope, now }) => ({ scope, now: { ...now, verdict: conceal(now.verdict) } }));
+  const shown = Array.from(steps.values(), ({ scope, now }) => ({ scope, now: concealed(now, conceal) }));
   const trial = { found: scratch.found, reply, problem: problem === null ? null : conceal(problem), forwarded, steps: shown };
   for (const step of steps.values()) step.end();
   // A plugin that still waits can end its work.
@@ -163,7 +173,7 @@ class PluginStep implements Step {
   }
 
   #asking(): PluginVerdict {
-    return said("asks", `asks ${this.#asked}: not done here`);
+    return said("asks", `asks ${this.#asked}: not done here`, { asks: this.#asked });
   }
 
   /** What a plugin answers because nobody has answered it does not count. */
@@ -173,13 +183,18 @@ class PluginStep implements Step {
   }
 }
 
-function said(action: Exclude<PluginVerdict["action"], "answers">, verdict: string): PluginVerdict {
-  return { action, status: null, code: null, verdict };
+function said(action: PluginVerdict["action"], verdict: string, more: Partial<PluginVerdict> = {}): PluginVerdict {
+  return { action, ...{ status: null, code: null, location: null, asks: null, caller: null, groups: [], sets: [], removes: [] }, ...more, verdict };
+}
+
+function concealed(verdict: PluginVerdict, conceal: (text: string) => string): PluginVerdict {
+  const { location, caller, groups, verdict: sentence } = verdict;
+  return { ...verdict, location: location && conceal(location), caller: caller && conceal(caller), groups: groups.map(conceal), verdict: conceal(sentence) };
 }
 
 /** `more`: what follows status and code. */
-function answer(status: number, code: string | null, more = ""): PluginVerdict {
-  return { action: "answers", status, code, verdict: `answers ${status}${code === null ? "" : ` ${code}`}${more}` };
+function answer(status: number, code: string | null, more = "", location: string | null = null): PluginVerdict {
+  return said("answers", `answers ${status}${code === null ? "" : ` ${code}`}${more}`, { status, code, location });
 }
 
 function fault(why: string): PluginVerdict {
@@ -187,19 +202,21 @@ function fault(why: string): PluginVerdict {
 }
 
 function answering({ call }: Exchange, { status, headers }: Reply): PluginVerdict {
-  const location = headerValue(headers, "location");
-  return answer(status, call.notes.code, location === undefined ? "" : ` to ${location}`);
+  const location = headerValue(headers, "location") ?? null;
+  return answer(status, call.notes.code, location === null ? "" : ` to ${location}`, location);
 }
 
 /** `passes the request on as "ada" in "gold", sets X-User, removes Cookie` */
 function passing(before: Exchange, after: Exchange): PluginVerdict {
   const [old, now] = [linesOf(before.headers), linesOf(after.headers)];
-  const set = [...now].filter(([lower, { values }]) => old.get(lower)?.values !== values);
-  const removed = [...old].filter(([lower]) => !now.has(lower));
-  const listed = (verb: string, lines: typeof set) => (lines.length === 0 ? "" : `, ${verb} ${lines.map(([, { name }]) => name).join(", ")}`);
-  const groups = groupsOf(after).map((group) => `"${group}"`).join(", ");
-  const caller = after.identity === null || after.identity === before.identity ? "" : ` as "${after.identity}"${groups && ` in ${groups}`}`;
-  return said("passes", `passes the request on${caller}${listed("sets", set)}${listed("removes", removed)}`);
+  const sets = [...now].flatMap(([lower, { name, values }]) => (old.get(lower)?.values === values ? [] : [name]));
+  const removes = [...old].flatMap(([lower, { name }]) => (now.has(lower) ? [] : [name]));
+  const listed = (verb: string, names: readonly string[]) => (names.length === 0 ? "" : `, ${verb} ${names.join(", ")}`);
+  const caller = after.identity === before.identity ? null : after.identity;
+  const groups = caller === null ? [] : [...groupsOf(after)];
+  const within = groups.map((group) => `"${group}"`).join(", ");
+  const as = caller === null ? "" : ` as "${caller}"${within && ` in ${within}`}`;
+  return said("passes", `passes the request on${as}${listed("sets", sets)}${listed("removes", removes)}`, { caller, groups, sets, removes });
 }
 
 /** By the name in lower case. */

@@ -47,7 +47,7 @@ export function statusOf(source: GatewayParts): GatewayStatus {
   };
   const listeners = isListening ? { https: https !== null, asksForCertificates: https?.asksForCertificates === true } : null;
   const shown = snapshot.shown as unknown as DisplayedConfig;
-  const upstreamSets = runtime.upstreamSets.map(upstreamSetReport);
+  const upstreamSets = runtime.upstreamSets.map((each) => upstreamSetReport(each));
   const further = { areQuotasKept: runtime.state !== null || runtime.shared !== null, expiresAt: configuration.validity?.endOf(snapshot.config) ?? null, wall: clock.wall() };
   return { ...status, warnings: warningsOf({ ...status, upstreamSets, shown, listeners, configWarnings: configuration.configWarnings, ...further }) };
 }

@@ -91,6 +91,11 @@ export class SplitPicker implements Picker {
     return peer === null && tried.length === 0 ? this.#all.picker.pick(exchange, tried) : peer;
   }
 
+  /** Healthy or not. */
+  get rest(): readonly Peer[] {
+    return this.#rest.peers;
+  }
+
   /** Where such requests go as things stand. Null: requests that fit no `match`, of any callers. */
   destinations(exchange: Exchange | null): readonly SplitDestination[] {
     const found: SplitDestination[] = [];

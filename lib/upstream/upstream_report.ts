@@ -3,7 +3,8 @@
  */
 import type { BreakerReport } from "./breaker.ts";
 import type { HealthReport } from "./health.ts";
-import type { UpstreamSet } from "./upstream_set.ts";
+import type { SplitDestination, SplitPicker } from "./split.ts";
+import type { Peer, UpstreamSet } from "./upstream_set.ts";
 import { usableOf } from "./usable.ts";
 
 export interface UpstreamReport extends Omit<HealthReport, "state"> {
@@ -19,6 +20,10 @@ export interface UpstreamReport extends Omit<HealthReport, "state"> {
   readonly inFlight: number;
   /** What the administrator has said since the last reload. */
   readonly adminState: "drain" | "eject" | null;
+  /** Of the requests that meet no condition of a split, 0 to 1, as things stand. */
+  readonly share: number;
+  /** Whether it gets what no split takes. */
+  readonly rest: boolean;
 }
 
 export interface UpstreamSetReport {
@@ -27,13 +32,28 @@ export interface UpstreamSetReport {
   readonly upstreams: readonly UpstreamReport[];
 }
 
-export function upstreamSetReport({ service, breaker, peers }: UpstreamSet): UpstreamSetReport {
-  const usable = usableOf(peers);
+/** `destinations`: where the requests that are asked about go; default: those of any callers that fit no `match`. */
+export function upstreamSetReport({ service, breaker, peers }: UpstreamSet, split: SplitPicker | null = null, destinations?: readonly SplitDestination[]): UpstreamSetReport {
+  const usable = new Set(usableOf(peers));
+  const isOpen = breaker?.report.state === "open";
+  const shares = sharesOf(isOpen ? [] : (destinations ?? split?.destinations(null) ?? [{ peers: [...usable], share: 1 }]));
+  const rest = split && new Set(split.rest);
   const upstreams = peers.map((peer): UpstreamReport => {
     const { id, host, port, takenOut, group, inFlight } = peer;
     const weight = takenOut?.weight ?? peer.weight;
     const { state, since, until, reason } = peer.health.report;
-    return { id, host, port, weight, group, state: weight === 0 ? "draining" : state, usable: usable.includes(peer), since, until, reason, inFlight, adminState: takenOut?.state ?? null };
+    const now = { state: weight === 0 ? ("draining" as const) : state, usable: usable.has(peer), since, until, reason, inFlight, adminState: takenOut?.state ?? null };
+    return { id, host, port, weight, group, ...now, share: shares.get(peer) ?? 0, rest: rest?.has(peer) ?? true };
   });
   return { name: service, circuitBreaker: breaker?.report ?? null, upstreams };
+}
+
+function sharesOf(destinations: readonly SplitDestination[]): ReadonlyMap<Peer, number> {
+  const shares = new Map<Peer, number>();
+  for (const { peers, share } of destinations) {
+    const sum = peers.reduce((all, { weightNow }) => all + weightNow, 0);
+    // A sticky session may lead to weight 0.
+    for (const peer of peers) shares.set(peer, (shares.get(peer) ?? 0) + (sum === 0 ? share : (share * peer.weightNow) / sum));
+  }
+  return shares;
 }

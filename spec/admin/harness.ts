@@ -124,11 +124,13 @@ export const EXPLANATION: Explanation = {
   params: {},
   forwarded: "/x",
   upstreamHeaders: null,
-  plugins: [{ level: "global", name: "key_auth", id: null, config: { key: "${env:KEY}" }, action: "answers", status: 401, code: "key_missing", verdict: "answers 401 key_missing" }],
+  plugins: [{ level: "global", name: "key_auth", id: null, config: { key: "${env:KEY}" }, action: "answers", status: 401, code: "key_missing", location: null, asks: null, caller: null, groups: [], sets: [], removes: [], verdict: "answers 401 key_missing" }],
+  open: false,
+  answer: { level: "global", name: "key_auth", id: null, status: 401, code: "key_missing" },
   strategy: "round_robin",
   hashOn: null,
   sticky: null,
-  upstreams: [{ id: "u", host: "h", port: 1, weight: 1, group: null, state: "healthy", usable: true, since: Date.UTC(2026, 0, 1), until: null, reason: null, inFlight: 0, adminState: null, share: 1 }],
+  upstreams: [{ id: "u", host: "h", port: 1, weight: 1, group: null, state: "healthy", usable: true, since: Date.UTC(2026, 0, 1), until: null, reason: null, inFlight: 0, adminState: null, share: 1, rest: true }],
 };
 
 export const TAKEN: Extract<LastReload, { readonly outcome: "taken" }> = {
@@ -151,10 +153,10 @@ export const HEALTH: GatewayHealth = {
       name: "a",
       circuitBreaker: { state: "open", since: Date.UTC(2026, 0, 3) },
       upstreams: [
-        { id: "u", host: "h", port: 1, weight: 2, group: "canary", state: "ejected", usable: false, since: Date.UTC(2026, 0, 1), until: Date.UTC(2026, 0, 2), reason: "status 503", inFlight: 4, adminState: "drain" },
+        { id: "u", host: "h", port: 1, weight: 2, group: "canary", state: "ejected", usable: false, since: Date.UTC(2026, 0, 1), until: Date.UTC(2026, 0, 2), reason: "status 503", inFlight: 4, adminState: "drain", share: 0, rest: false },
       ],
     },
-    { name: "b", circuitBreaker: null, upstreams: [{ id: "v", host: "h", port: 2, weight: 1, group: null, state: "unknown", usable: true, since: null, until: null, reason: null, inFlight: 0, adminState: null }] },
+    { name: "b", circuitBreaker: null, upstreams: [{ id: "v", host: "h", port: 2, weight: 1, group: null, state: "unknown", usable: true, since: null, until: null, reason: null, inFlight: 0, adminState: null, share: 1, rest: true }] },
   ],
 };
 
@@ -224,7 +226,7 @@ export const source: AdminSource = {
   stats: () => STATS,
   tests: () => TESTS,
   explain: () => Promise.resolve(EXPLANATION),
-  routePlugins: (service, route) => Promise.resolve(service === "a" && route === "r" ? EXPLANATION.plugins.map(({ level, name, id, config }) => ({ level, name, id, config })) : null),
+  routePlugins: (service, route) => Promise.resolve(service === "a" && route === "r" ? EXPLANATION.plugins.map(({ level, name, id, config }) => ({ level, name, id, config, requests: 7, answered: 2 })) : null),
   metrics: () => Promise.resolve(Readable.from(["# metrics\n"])),
   reload: () => Promise.resolve(TAKEN),
   dryRun: () => Promise.resolve(DRY_RUN),

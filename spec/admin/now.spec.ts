@@ -123,7 +123,7 @@ describe("GET /gateway/plugins", () => {
     const { ask, session } = await startAdmin();
     const cookie = await session();
     const get = (query: string) => ask("GET", `/gateway/plugins${query}`, { headers: { cookie } });
-    expect((await get("?service=a&route=r")).json).toEqual({ plugins: [{ level: "global", name: "key_auth", id: null, config: { key: "${env:KEY}" } }] });
+    expect((await get("?service=a&route=r")).json).toEqual({ plugins: [{ level: "global", name: "key_auth", id: null, config: { key: "${env:KEY}" }, requests: 7, answered: 2 }] });
     expect([(await get("?service=a&route=x")).status, (await get("?service=a")).json.detail]).toEqual([404, 'Name a route: "?service=…&route=…".']);
     expect((await ask("GET", "/gateway/plugins?service=a&route=r")).status).toBe(401);
   });

@@ -216,14 +216,14 @@ describe("GET /gateway/health", () => {
           upstreams: [
             {
               id: "u", host: "h", port: 1, weight: 2, group: "canary", state: "ejected", usable: false,
-              since: "2026-01-01T00:00:00.000Z", until: "2026-01-02T00:00:00.000Z", reason: "status 503", in_flight: 4, admin_state: "drain",
+              since: "2026-01-01T00:00:00.000Z", until: "2026-01-02T00:00:00.000Z", reason: "status 503", in_flight: 4, admin_state: "drain", share: 0, rest: false,
             },
           ],
         },
         {
           name: "b",
           circuit_breaker: null,
-          upstreams: [{ id: "v", host: "h", port: 2, weight: 1, group: null, state: "unknown", usable: true, since: null, until: null, reason: null, in_flight: 0, admin_state: null }],
+          upstreams: [{ id: "v", host: "h", port: 2, weight: 1, group: null, state: "unknown", usable: true, since: null, until: null, reason: null, in_flight: 0, admin_state: null, share: 1, rest: true }],
         },
       ],
     });

@@ -31,6 +31,7 @@ const FAMILIES = [
   "edge_gateway_client_connections_refused_total counter",
   "edge_gateway_cache_requests_total counter",
   "edge_gateway_plugin_requests_total counter",
+  "edge_gateway_plugin_answers_total counter",
   "edge_gateway_plugin_seconds_total counter",
   "edge_gateway_plugin_results_total counter",
   "edge_gateway_plugin_faults_total counter",
@@ -195,6 +196,10 @@ describe("metrics of plugins, bodies and connections", () => {
       ["pausing", "route", "s", "no", "1", 0.5],
     ]);
     expect(told("edge_gateway_plugin_requests_total").map((row) => row.at(-1))).toEqual([3, 2, 2, 1]);
+    expect(told("edge_gateway_plugin_answers_total").map((row) => row.at(-1))).toEqual([0, 0, 0, 1]);
+    const ofRoute = async (route: string) => (await gateway.routePlugins("s", route))!.map(({ level, id, requests, answered }) => [level, id, requests, answered]);
+    expect(await ofRoute("on")).toEqual([["global", null, 3, 0], ["route", null, 2, 0], ["route", "mine", 2, 0]]);
+    expect(await ofRoute("no")).toEqual([["global", null, 3, 0], ["route", null, 1, 1]]);
   });
 
   it("metrics of plugins, bodies and connections have the results that a plugin reports, at most 32 different ones, also after a reload", async () => {

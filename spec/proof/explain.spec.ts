@@ -87,6 +87,7 @@ describe("explain for a request that matches", () => {
     };
     const groups = (a: number, b: number, c: number, d: number) => [["a", null, a], ["b", "canary", b], ["c", "canary", c], ["d", "beta", d]];
     expect(await shares("/s/open")).toEqual(groups(0.9, 0.075, 0.025, 0));
+    expect(own.health.services[0]!.upstreams.map(({ share, rest }) => [Math.round(share * 1e6) / 1e6, rest])).toEqual([[0.9, true], [0.075, false], [0.025, false], [0, false]]);
     expect(await shares("/s/open", { "X-Beta": "1" })).toEqual(groups(0.45, 0.0375, 0.0125, 0.5));
     // Without a key it does not pass, and nothing is known of its caller.
     expect(await shares("/s/closed", { "X-Beta": "1" })).toEqual(groups(0.9, 0.075, 0.025, 0));

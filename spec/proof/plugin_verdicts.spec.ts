@@ -58,6 +58,33 @@ describe("the verdict on a plugin", () => {
     expect(await actions([{ name: "own" }], [kind(() => () => undefined as never)])).toEqual([["answers", 500, "internal"]]);
   });
 
+  it("the verdict on a plugin has whom it names, what it changes, whom it would ask and where it redirects to as data", async () => {
+    const told = async (plugins: readonly object[], headers = {}) => (await createGateway({ config: oneService(9, { plugins: plugins as never }) }).explain({ method: "GET", url: "/a/x", headers })).plugins;
+    const NONE = { location: null, asks: null, caller: null, groups: [], sets: [], removes: [] };
+    const edits = { name: "request_headers", config: { set: { "X-New": "1" }, remove: ["X-Old"] } };
+    const redirect = { name: "redirect", config: { location: "https://new.example/x", status: 308 } };
+    const auth = { name: "forward_auth", config: { url: "http://127.0.0.1:1/secret" } };
+    expect(await told([KEY, edits, auth, redirect], { ...RIGHT, "X-Old": "1" })).toMatchObject([
+      { ...NONE, caller: "web" },
+      { ...NONE, sets: ["X-New"], removes: ["X-Old"] },
+      { ...NONE, asks: "http://127.0.0.1:1" },
+      { ...NONE, location: "https://new.example/x" },
+    ]);
+  });
+
+  it("an explanation says which plugin answers, and whether one before it may decide otherwise", async () => {
+    const end = async (...plugins: readonly object[]) => {
+      const { open, answer } = await createGateway({ config: oneService(9, { plugins: plugins as never }) }).explain({ method: "GET", url: "/a/x" });
+      return [open, answer && [answer.level, answer.name, answer.status, answer.code]];
+    };
+    const auth = { name: "forward_auth", config: { url: "http://127.0.0.1:1/" } };
+    expect(await end()).toEqual([false, null]);
+    expect(await end(LIMIT)).toEqual([false, null]);
+    expect(await end(auth, LIMIT)).toEqual([true, null]);
+    expect(await end(KEY, auth)).toEqual([false, ["service", "key_auth", 401, "key_missing"]]);
+    expect(await end(auth, KEY)).toEqual([true, ["service", "key_auth", 401, "key_missing"]]);
+  });
+
   it("the verdict on a plugin names the headers that it sets and removes, without their values", async () => {
     const edits = { name: "request_headers", config: { set: { "X-User": "s3cret", "X-B": "new" }, add: { "x-c": "2" }, remove: ["Cookie"], rename: { "X-Old": "X-New" } } };
     const headers = { Cookie: "a=b", "X-Old": "1", "X-B": "old", "X-C": "1", "X-Same": "1" };

@@ -31,7 +31,7 @@ const quiet: WarningsSource = {
 
 const codes = (changes: Partial<WarningsSource>) => warningsOf({ ...quiet, ...changes }).map(({ code }) => code);
 const issue = (line: number | null, message: string) => ({ path: "", line, column: line, message });
-const upstream = { id: "u", host: "h", port: 1, weight: 1, group: null, state: "healthy", usable: true, since: null, until: null, reason: null, inFlight: 0, adminState: null } as const;
+const upstream = { id: "u", host: "h", port: 1, weight: 1, group: null, state: "healthy", usable: true, since: null, until: null, reason: null, inFlight: 0, adminState: null, share: 1, rest: true } as const;
 
 describe("warnings", () => {
   it("a healthy gateway has no warnings", () => {

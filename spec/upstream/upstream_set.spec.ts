@@ -194,9 +194,9 @@ it("reports the state of each upstream, and whether it gets requests", () => {
     name: "s",
     circuitBreaker: null,
     upstreams: [
-      { id: "a", ...at, weight: 1, state: "ejected", since: Date.UTC(2026, 0, 1), reason: "connect ECONNREFUSED", until: Date.UTC(2026, 0, 1) + 100, usable: false },
-      { id: "b", ...at, weight: 1, state: "unknown", since: null, reason: null, until: null, usable: true },
-      { id: "c", ...at, weight: 0, state: "draining", since: null, reason: null, until: null, usable: false },
+      { id: "a", ...at, weight: 1, state: "ejected", since: Date.UTC(2026, 0, 1), reason: "connect ECONNREFUSED", until: Date.UTC(2026, 0, 1) + 100, usable: false, share: 0, rest: true },
+      { id: "b", ...at, weight: 1, state: "unknown", since: null, reason: null, until: null, usable: true, share: 1, rest: true },
+      { id: "c", ...at, weight: 0, state: "draining", since: null, reason: null, until: null, usable: false, share: 0, rest: true },
     ],
   });
 });

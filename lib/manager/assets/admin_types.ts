@@ -177,6 +177,10 @@ export interface UpstreamHealth {
   readonly in_flight: number;
   /** What an administrator has said since the last reload. Older gateways send none. */
   readonly admin_state?: "drain" | "eject" | null;
+  /** Of the requests that meet no condition of a split, 0 to 1; of an explanation: of such requests. */
+  readonly share: number;
+  /** Whether it gets what no split takes. */
+  readonly rest: boolean;
 }
 
 export interface ServiceHealth {
@@ -291,7 +295,14 @@ export interface ShownCaller {
 
 /** GET /gateway/plugins: the enabled plugins of a route in the order in which they run. */
 export interface RoutePlugins {
-  readonly plugins: readonly Pick<ExplainedPlugin, "level" | "name" | "id" | "config">[];
+  readonly plugins: readonly (Pick<ExplainedPlugin, "level" | "name" | "id" | "config"> & PluginCounts)[];
+}
+
+/** Since the start, on all routes for which the instance runs. */
+export interface PluginCounts {
+  readonly requests: number;
+  /** Those that it answered itself. */
+  readonly answered: number;
 }
 
 /** The request of POST /gateway/explain. */
@@ -325,8 +336,12 @@ export interface Explanation {
   readonly candidates?: readonly Candidate[];
   /** In the order in which they run. */
   readonly plugins: readonly ExplainedPlugin[];
+  /** Whether a plugin may decide otherwise: it would ask another machine, or what it does is not known. */
+  readonly open: boolean;
+  /** The plugin that answers the request itself, if those before it let it pass; null: none does. */
+  readonly answer: Pick<ExplainedPlugin, "level" | "name" | "id" | "status" | "code"> | null;
   readonly strategy: string | null;
-  readonly upstreams: readonly (UpstreamHealth & { /** Share of the requests, 0 to 1. */ readonly share: number })[];
+  readonly upstreams: readonly UpstreamHealth[];
 }
 
 export interface Candidate {

@@ -1,5 +1,5 @@
 /**
- * Describes how a service distributes its requests: strategy, sticky sessions, splits and groups; and computes the share of each upstream.
+ * Describes how a service distributes its requests: strategy, sticky sessions, splits and groups.
  */
 import { whereText } from "./conditions.ts";
 import type { ServiceConfig, SplitConfig, UpstreamConfig, UpstreamHealth } from "./api.ts";
@@ -54,67 +54,34 @@ export interface Group {
   /** Null: the upstreams without a group. */
   readonly group: string | null;
   readonly upstreams: readonly UpstreamConfig[];
-  /** What it gets: "5 %, by credential", "the rest". */
+  /** What splits give it: "5 %, by credential". */
   readonly rules: readonly string[];
+  /** What it gets besides, if the gateway gives it what no split takes. */
+  readonly rest: string;
 }
 
 /** Those of the splits first, in their order. Empty where no upstream has a group. */
-export function groupsOf(service: Distributed): readonly Group[] {
-  const { upstreams, split = [] } = service;
+export function groupsOf({ upstreams, split = [] }: Pick<ServiceConfig, "upstreams" | "split">): readonly Group[] {
   const names = new Set([...split.map(({ group }) => group), ...upstreams.flatMap(({ group }) => group ?? [])]);
   if (names.size === 0) return [];
-  const rest = restOf(service);
   const groupOf = (name: string | null): Group => {
-    const own = upstreams.filter(({ group = null }) => group === name);
-    const shares = split.filter(({ group }) => group === name).map(shareText);
-    return { group: name, upstreams: own, rules: own.some((upstream) => rest.includes(upstream)) ? [...shares, split.length === 0 ? "its share by weight" : "the rest, by weight"] : shares };
+    const rules = split.filter(({ group }) => group === name).map(shareText);
+    return { group: name, upstreams: upstreams.filter(({ group = null }) => group === name), rules, rest: split.length === 0 ? "its share by weight" : "the rest, by weight" };
   };
   const groups = [...names].map(groupOf);
   return upstreams.some(({ group }) => group === undefined) ? [...groups, groupOf(null)] : groups;
 }
 
-type Distributed = { readonly upstreams: readonly UpstreamConfig[] } & Pick<ServiceConfig, "split">;
-
-/** The upstreams that get what no split takes: those without a group; if every one has a group, those in groups without a split, or all. */
-function restOf({ upstreams, split = [] }: Distributed): readonly UpstreamConfig[] {
-  if (split.length === 0) return upstreams;
-  const ungrouped = upstreams.filter(({ group }) => group === undefined);
-  const others = upstreams.filter((upstream) => split.every(({ group }) => group !== upstream.group));
-  return ungrouped.length > 0 ? ungrouped : others.length > 0 ? others : upstreams;
-}
-
-/** A share of a service's traffic, 0 to 1: measured, or without traffic by the splits and the weights of usable upstreams. */
+/** A share of a service's traffic, 0 to 1: measured, or without traffic as the gateway plans it. */
 export interface Share {
   readonly share: number;
   readonly how: "measured" | "planned";
 }
 
-/** By id. With `states` null all upstreams are usable. */
-export function sharesOf(service: Distributed, states: readonly Pick<UpstreamHealth, "id" | "usable">[] | null, rateOf: (id: string) => number): ReadonlyMap<string, Share> {
-  const { upstreams } = service;
+/** By id. With `states` null nothing is known without traffic. */
+export function sharesOf(upstreams: readonly Pick<UpstreamConfig, "id">[], states: readonly Pick<UpstreamHealth, "id" | "share">[] | null, rateOf: (id: string) => number): ReadonlyMap<string, Share> {
   const rates = upstreams.map(({ id }) => rateOf(id));
   const rate = rates.reduce((a, b) => a + b, 0);
   if (rate > 0) return new Map(upstreams.map(({ id }, i) => [id, { share: rates[i]! / rate, how: "measured" }]));
-  const unusable = new Set((states ?? []).filter(({ usable }) => !usable).map(({ id }) => id));
-  const planned = plannedShares(service, (id) => !unusable.has(id));
-  return new Map(upstreams.map(({ id }) => [id, { share: planned.get(id) ?? 0, how: "planned" }]));
-}
-
-/** By id. How many requests meet the conditions of a split is not known, so such splits are left out. */
-function plannedShares(service: Distributed, usable: (id: string) => boolean): ReadonlyMap<string, number> {
-  const { upstreams, split = [] } = service;
-  const shares = new Map<string, number>();
-  /** False: none of them can be used. */
-  const spread = (share: number, to: readonly UpstreamConfig[]): boolean => {
-    const targets = to.filter(({ id }) => usable(id));
-    const weight = targets.reduce((sum, each) => sum + each.weight, 0);
-    if (weight > 0) for (const each of targets) shares.set(each.id, (shares.get(each.id) ?? 0) + (share * each.weight) / weight);
-    return weight > 0;
-  };
-  let left = 1;
-  for (const { group: name, percent, match } of split) {
-    if (match === undefined && spread(percent / 100, upstreams.filter(({ group }) => group === name))) left -= percent / 100;
-  }
-  if (left > 0 && !spread(left, restOf(service))) spread(left, upstreams);
-  return shares;
+  return new Map((states ?? []).map(({ id, share }) => [id, { share, how: "planned" }]));
 }

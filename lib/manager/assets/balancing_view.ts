@@ -4,7 +4,7 @@
 import type { ServiceConfig, TryFigures } from "./api.ts";
 import { splitText, strategyText, type Group } from "./balancing.ts";
 import { breakable, stateBadge } from "./components.ts";
-import { el, type Child } from "./dom.ts";
+import { el, setText, type Child } from "./dom.ts";
 import { percent } from "./format.ts";
 import { usableLabel, type Label } from "./state_labels.ts";
 import { DataTable, figureColumns, fixedPart, textPart, type Part } from "./tables.ts";
@@ -29,6 +29,8 @@ export interface GroupNow {
   figures(group: Group): TryFigures | null;
   /** 0 to 1; null: not known. */
   share(group: Group): number | null;
+  /** Whether it gets what no split takes. */
+  rest(group: Group): boolean;
   /** Whether each of its upstreams is usable; null: not known. */
   usable(group: Group): readonly { readonly usable: boolean }[] | null;
 }
@@ -45,7 +47,7 @@ export function groupTable(now: GroupNow): DataTable<Group> {
     empty: null,
     columns: [
       { key: "group", title: "Group", sortBy: ({ group }) => group, make: ({ group }) => fixedPart(...(group === null ? ["no group"] : breakable(group))) },
-      { key: "gets", title: "Gets", width: 190, className: "wide", drop: 3, sortBy: ({ rules }) => rules.join(), make: rulesPart },
+      { key: "gets", title: "Gets", width: 190, className: "wide", drop: 3, sortBy: ({ rules }) => rules.join(), make: (row) => rulesPart(row, now) },
       { key: "upstreams", title: "Upstreams", kind: "state", width: 142, className: "half", sortBy: (row) => labelOf(row).tone, make: (row) => usablePart(() => labelOf(row)) },
       { key: "share", title: "Share", kind: "number", sortBy: now.share, make: (row) => textPart(() => percent(now.share(row) ?? Number.NaN)) },
       ...figureColumns<Group>(now.figures),
@@ -53,8 +55,15 @@ export function groupTable(now: GroupNow): DataTable<Group> {
   });
 }
 
-function rulesPart({ rules }: Group): Part {
-  return fixedPart(...(rules.length === 0 ? [el("span", { class: "muted" }, "nothing: no split names it")] : rules.map((rule) => el("span", { class: "line" }, rule))));
+function rulesPart(group: Group, now: GroupNow): Part {
+  const rest = el("span");
+  const refresh = () => {
+    const getsRest = now.rest(group);
+    const isKnown = getsRest || now.usable(group) !== null;
+    rest.className = getsRest ? "line" : "muted";
+    setText(rest, getsRest ? group.rest : isKnown && group.rules.length === 0 ? "nothing: no split names it" : "");
+  };
+  return { node: el("span", {}, ...group.rules.map((rule) => el("span", { class: "line" }, rule)), rest), refresh };
 }
 
 function usablePart(label: () => Label): Part {

@@ -1,5 +1,5 @@
 /**
- * Looks up routes, upstreams and plugins and their live statistics by name, and computes how many requests reach each stage of a route.
+ * Looks up routes, upstreams and plugins and their live statistics by name.
  */
 import type {
   Figures,
@@ -39,7 +39,7 @@ export function pluginsOf(config: ProxyConfig): readonly PluginPlace[] {
 }
 
 /** The place of a plugin that runs for a route. */
-export function placeOf({ level, name, id, config }: RoutePlugins["plugins"][number], service: string, route: string): PluginPlace {
+export function placeOf({ level, name, id, config }: Pick<RoutePlugins["plugins"][number], "level" | "name" | "id" | "config">, service: string, route: string): PluginPlace {
   const plugin: PluginConfig = { name, enabled: true, config, ...(id !== null && { id }) };
   return { level, service: level === "global" ? null : service, route: level === "route" ? route : null, plugin };
 }
@@ -148,58 +148,4 @@ export function errorShare({ requests_per_s: requests, errors_per_s: errors }: T
 
 export function healthOf(health: Health | null, service: string): ServiceHealth | null {
   return health?.services.find(({ name }) => name === service) ?? null;
-}
-
-/** Requests per second that reach one stage of a route. */
-export interface Flow {
-  readonly into: number;
-  /** False: at most `into`, since an earlier stage may have answered some. */
-  readonly exact: boolean;
-  /** Refused at this stage; null: not known. */
-  readonly refused: number | null;
-}
-
-/** Plugins that never answer a request themselves. */
-const PASS_ALL = new Set(["request_headers", "response_headers", "http_log", "compress", "mirror"]);
-
-/**
- * One flow for each plugin, and one for the upstreams behind them. The gateway counts refusals of rate limits by route: they belong to one
- * plugin if the route has a single limit, and are subtracted after the last of several.
- */
-export function flowThrough(
-  plugins: readonly Pick<PluginConfig, "name" | "config">[],
-  figures: Pick<Figures, "requests_per_s" | "limited_per_s">,
-): readonly Flow[] {
-  const { requests_per_s: requests, limited_per_s: limited } = figures;
-  const limits = plugins.filter(isLimit).length;
-  let passed = 0;
-  let mayHaveAnswered = false;
-  const before = () => ({
-    into: passed < limits ? requests : Math.max(0, requests - limited),
-    exact: !mayHaveAnswered && (passed === 0 || passed === limits || limited === 0),
-  });
-  const flows = plugins.map((plugin): Flow => {
-    const { into, exact } = before();
-    if (isLimit(plugin)) {
-      passed += 1;
-      return { into, exact, refused: limits === 1 ? limited : limited === 0 ? 0 : null };
-    }
-    const passesAll = PASS_ALL.has(plugin.name) || plugin.name === LIMITS || isDelay(plugin);
-    mayHaveAnswered ||= !passesAll;
-    return { into, exact, refused: passesAll ? 0 : null };
-  });
-  return [...flows, { ...before(), refused: null }];
-}
-
-const LIMITS = "rate_limit";
-const FAULT = "fault";
-
-/** A limit in shadow mode refuses nothing. */
-function isLimit({ name, config }: Pick<PluginConfig, "name" | "config">): boolean {
-  return name === LIMITS && config.mode !== "shadow";
-}
-
-/** A fault that only delays. */
-function isDelay({ name, config }: Pick<PluginConfig, "name" | "config">): boolean {
-  return name === FAULT && config.status === undefined;
 }

@@ -2,12 +2,12 @@
  * Draws the path of a request: plugins level by level in the order in which they run, the balancing strategy, and the upstreams with their
  * state and share. Each stage is a button that opens its details.
  */
-import type { Figures, TryFigures, UpstreamHealth } from "./api.ts";
+import type { Figures, PluginCounts, TryFigures, UpstreamHealth } from "./api.ts";
 import { circuitLabel, upstreamLabel } from "./state_labels.ts";
 import { button, el, replace, setText, svg } from "./dom.ts";
 import { counted, milliseconds, number, percent, perSecond, unbroken } from "./format.ts";
 import type { Share } from "./balancing.ts";
-import { flowThrough, type Flow, type Level } from "./inventory.ts";
+import type { Level } from "./inventory.ts";
 import { breakable, fixedBadge, groupBadge, setOptional, settingsList, stateBadge, type Badge } from "./components.ts";
 import { injectsFaults, pluginText } from "./plugin_texts.ts";
 
@@ -37,6 +37,8 @@ export interface Traffic {
   /** Statistics of the route; null: none. */
   readonly route: Figures | null;
   readonly circuit: string | null;
+  /** Of the plugin at that index; null: not counted. */
+  counts(index: number): PluginCounts | null;
   /** Faults of the plugin at that index. */
   faults(index: number): number;
   upstream(id: string): { readonly health: UpstreamHealth | null; readonly figures: TryFigures | null; readonly share: Share | null };
@@ -91,7 +93,7 @@ export class Pipeline {
     this.#panel = el("section", { class: "card stage-panel", id: "stage-panel", "aria-label": "Details of the stage", hidden: true }, head, this.#content);
     this.#listener = this.#stage("listener", listener.title, listener.text, 2, "Received", listener.details, listener.notes);
     this.#plugins = plugins.map((plugin) => this.#pluginStage(plugin));
-    this.#strategy = this.#stage("strategy", strategy.name, strategy.text, 1, "Load balancing", strategy.details, strategy.notes);
+    this.#strategy = this.#stage("strategy", strategy.name, strategy.text, 0, "Load balancing", strategy.details, strategy.notes);
     this.#strategy.button.append(this.#circuit.node);
     const drawn = upstreams.slice(0, MAX_DRAWN);
     // All rows of upstreams have the same height, so the ends of the curves need no measuring.
@@ -105,16 +107,14 @@ export class Pipeline {
 
   update(traffic: Traffic): void {
     const { route } = traffic;
-    const flows = route === null ? null : flowThrough(this.#plan.plugins, route);
     const requests = route?.requests_per_s ?? 0;
     this.#list.classList.toggle("pipe--flowing", requests > 0);
     write(this.#listener.lines, route === null ? [] : [`${perSecond(requests)} in`, timesText(route)]);
     for (const [i, { lines }] of this.#plugins.entries()) {
       const faults = traffic.faults(i);
-      write(lines, [...(flows === null ? [] : flowTexts(flows[i]!)), faults === 0 ? "" : counted(faults, "failure")]);
+      write(lines, [...countTexts(traffic.counts(i)), faults === 0 ? "" : counted(faults, "failure")]);
       lines[2]!.classList.toggle("figure--bad", faults > 0);
     }
-    write(this.#strategy.lines, flows === null ? [] : flowTexts(flows.at(-1)!));
     setOptional(this.#circuit, circuitLabel(traffic.circuit === null ? null : { state: traffic.circuit }));
     for (const { id, badge, meter, curve, lines } of this.#upstreams) {
       const { health, figures, share } = traffic.upstream(id);
@@ -233,8 +233,8 @@ function setNumber(element: Element, name: string, value: number): void {
   if (element.getAttribute(name) !== String(value)) element.setAttribute(name, String(value));
 }
 
-function flowTexts({ into, exact, refused }: Flow): readonly string[] {
-  return [`${exact ? "" : "≤ "}${perSecond(into)} in`, refused === null || refused === 0 ? "" : `${perSecond(refused)} refused`];
+function countTexts(counts: PluginCounts | null): readonly string[] {
+  return counts === null ? ["", ""] : [`${number(counts.requests)} in`, counts.answered === 0 ? "" : `${number(counts.answered)} answered here`];
 }
 
 function timesText({ p50_ms: p50, p95_ms: p95, p99_ms: p99 }: TryFigures): string {

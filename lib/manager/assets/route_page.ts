@@ -1,9 +1,9 @@
 /**
  * The page of one route: its live statistics, and the path of a request through it.
  */
-import { ask, type ProxyConfig, type RouteConfig, type RoutePlugins, type ServiceConfig, type ServiceHealth, type UpstreamHealth } from "./api.ts";
+import type { ProxyConfig, RouteConfig, RoutePlugins, ServiceConfig, ServiceHealth, UpstreamHealth } from "./api.ts";
 import { upstreamLabel } from "./state_labels.ts";
-import { askingFor } from "./asking.ts";
+import { figuresAt } from "./asking.ts";
 import { detailPage, type Detail } from "./configured_pages.ts";
 import { el, setText } from "./dom.ts";
 import { ago, until } from "./format.ts";
@@ -13,13 +13,13 @@ import { balancingFacts } from "./balancing_view.ts";
 import { balancingNotes, sharesOf, strategyText } from "./balancing.ts";
 import { conditionTexts, exampleFor } from "./conditions.ts";
 import { addressOf, disabledOf, faultsOf, figuresByName, healthOf, methodsOf, patternOf, placeOf, type PluginPlace } from "./inventory.ts";
-import type { Frame, Known, OpenPage } from "./page.ts";
+import type { Known, OpenPage } from "./page.ts";
 import { breadcrumbs, factList, figureStrip, link, loading, section, settingsList, slot } from "./components.ts";
 import { Pipeline } from "./pipeline.ts";
 import { pluginDetails } from "./services_page.ts";
 import { warningList } from "./warnings.ts";
 
-export const onePage: OpenPage = (frame, [serviceName = "", name = ""]) =>
+export const onePage: OpenPage = (_frame, [serviceName = "", name = ""]) =>
   detailPage({
     title: `Route ${name}`,
     service: serviceName,
@@ -30,15 +30,22 @@ export const onePage: OpenPage = (frame, [serviceName = "", name = ""]) =>
       return service === undefined || route === undefined ? null : { service, route };
     },
     shown: ({ service, route }, { plugins }) => [plugins, { ...service, routes: [route] }],
-    create: ({ service, route }, config) => routeDetail(frame, config, service, route),
+    create: ({ service, route }, config) => routeDetail(config, service, route),
   });
 
-function routeDetail(frame: Frame, config: ProxyConfig, service: ServiceConfig, route: RouteConfig): Detail {
+function routeDetail(config: ProxyConfig, service: ServiceConfig, route: RouteConfig): Detail {
   let known: Known | null = null;
   let health: ServiceHealth | null = null;
   let running: readonly PluginPlace[] = [];
   let drawing: Pipeline | null = null;
+  let counts: RoutePlugins["plugins"] = [];
   const drawn = slot("card");
+  // Only the gateway knows in which order plugins run.
+  const asking = figuresAt<RoutePlugins>(`/gateway/plugins?${new URLSearchParams({ service: service.name, route: route.name })}`, "The plugins", ({ plugins }) => {
+    counts = plugins;
+    if (drawing === null) draw(plugins);
+    else if (known !== null) update(known);
+  });
   const legend = el("p", { class: "muted" });
   const strip = figureStrip({ ofRequests: true });
   const charts = figureCharts({ service: service.name, route: route.name });
@@ -53,26 +60,17 @@ function routeDetail(frame: Frame, config: ProxyConfig, service: ServiceConfig, 
     el("div", { class: "toolbar toolbar--apart" }, breadcrumbs(path, route.name), el("span", { class: "badges" }, tailLink, tryLink)),
     warnings.node,
     strip.node,
-    section("Path of a request", drawn.node, legend),
+    section("Path of a request", drawn.node, asking.note, legend),
     charts.node,
     off.length > 0 && section("Switched off", el("div", { class: "card" }, el("ul", { class: "plugin-list" }, ...off.map(disabledPlugin)))),
   );
   drawn.put(loading("the plugins"));
-  // Only the gateway knows in which order plugins run.
-  const plugins = askingFor({
-    frame,
-    what: "The plugins",
-    node: drawn.node,
-    ask: () => ask<RoutePlugins>("GET", `/gateway/plugins?${new URLSearchParams({ service: service.name, route: route.name })}`),
-    show: (found) => draw(found.plugins),
-  });
-  void plugins.load();
   return {
     node,
     update,
     close() {
-      plugins.close();
       charts.close();
+      asking.close();
       drawing?.close();
     },
   };
@@ -101,13 +99,15 @@ function routeDetail(frame: Frame, config: ProxyConfig, service: ServiceConfig, 
     const own = figures.route(service.name, route.name);
     health = healthOf(known.health, service.name);
     const states = new Map(health?.upstreams.map((each) => [each.id, each]));
-    const shares = sharesOf(service, health?.upstreams ?? null, (id) => figures.upstream(service.name, id)?.requests_per_s ?? 0);
+    const shares = sharesOf(service.upstreams, health?.upstreams ?? null, (id) => figures.upstream(service.name, id)?.requests_per_s ?? 0);
+    asking.update(next.now);
     strip.update(own);
     charts.update(known);
     warnings.update((known.status?.warnings ?? []).filter((warning) => warning.service === service.name && warning.route === route.name));
     drawing?.update({
       route: own,
       circuit: health?.circuit_breaker?.state ?? null,
+      counts: (i) => counts[i] ?? null,
       faults: (i) => faultsOf(next.status, running[i]!),
       upstream: (id) => ({ health: states.get(id) ?? null, figures: figures.upstream(service.name, id), share: shares.get(id) ?? null }),
     });
@@ -141,8 +141,8 @@ function disabledPlugin({ level, plugin }: PluginPlace): HTMLElement {
 
 /** Explains the numbers in the drawing. */
 function legendOf(running: readonly PluginPlace[]): string {
-  const least = running.length === 0 ? "" : "“≤” marks an upper bound, since an earlier plugin may have answered some requests itself. ";
-  return `${least}Figures and shares of upstreams count all routes of the service; without traffic, the share follows from splits and weights.`;
+  const plugins = running.length === 0 ? "" : "Counts of plugins are since the start, on all routes for which they run. ";
+  return `${plugins}Figures and shares of upstreams count all routes of the service; without traffic, the share follows from splits and weights.`;
 }
 
 function strategyDetails(service: ServiceConfig): HTMLElement {

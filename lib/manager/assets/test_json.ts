@@ -2,7 +2,6 @@
  * Writes tests of the configuration as JSON.
  */
 import type { Explanation, ExplainRequest } from "./api.ts";
-import { answering, isOpen } from "./verdicts.ts";
 
 /** A test as `tests` of the configuration has it, with the members that are written here. */
 export interface TestJson {
@@ -30,7 +29,7 @@ export const EXAMPLE_TEST: TestJson = {
  * A test that expects what was explained. It expects no status if a plugin asks another machine: that depends on the `answers` of the
  * test. A request that reaches the upstream gets the 200 that tests assume.
  */
-export function testOf(request: ExplainRequest, { outcome, status, code, service, route, plugins }: Explanation): TestJson {
+export function testOf(request: ExplainRequest, { outcome, status, code, service, route, open, answer: ofPlugin }: Explanation): TestJson {
   const { method, url, headers, body, client_ip: clientIp } = request;
   const asked = {
     method,
@@ -40,10 +39,10 @@ export function testOf(request: ExplainRequest, { outcome, status, code, service
     ...(clientIp !== undefined && { client_ip: clientIp }),
   };
   const place = outcome === "refused" ? {} : { service: service ?? "", route: route ?? "" };
-  const answer = outcome === "refused" ? { status, code } : isOpen(plugins) ? null : answering(plugins);
+  const answer = outcome === "refused" ? { status, code } : open ? null : ofPlugin;
   const name = `${method} ${url} ${answer === null ? `reaches ${service}, ${route}` : `gets ${reply(answer)}`}`.slice(0, MAX_NAME_LENGTH);
   if (answer !== null) return { name, request: asked, expect: { ...expected(answer), ...place } };
-  return { name, request: asked, expect: isOpen(plugins) ? place : { status: 200, ...place } };
+  return { name, request: asked, expect: open ? place : { status: 200, ...place } };
 }
 
 interface Answer {

@@ -16,7 +16,6 @@ import { Pipeline } from "./pipeline.ts";
 import { upstreamFacts } from "./route_page.ts";
 import { testOf } from "./test_json.ts";
 import { readTryForm, type FieldError, type TryInput } from "./try_form.ts";
-import { answering, isOpen } from "./verdicts.ts";
 
 const FIELDS = ["method", "url", "headers", "clientIp", "body"] as const;
 const METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
@@ -193,8 +192,7 @@ function errorNode(field: string): HTMLElement {
   return el("p", { class: "try__problem", id: `try-${field}-problem`, role: "alert" });
 }
 
-function outcomeNotice({ outcome, status, code, reasons, service, route, path, plugins }: Explanation): HTMLElement {
-  const answer = answering(plugins);
+function outcomeNotice({ outcome, status, code, reasons, service, route, path, open, answer }: Explanation): HTMLElement {
   const tone = outcome === "refused" ? "bad" : answer === null || answer.status! < 400 ? "good" : "warn";
   const where = path === null ? "" : `: ${path}`;
   const head =
@@ -206,7 +204,7 @@ function outcomeNotice({ outcome, status, code, reasons, service, route, path, p
           link(hashFor("routes", service ?? "", route ?? ""), el("strong", {}, route ?? "")),
           " of ",
           link(hashFor("services", service ?? ""), service ?? ""),
-          answer === null ? "." : `. ${isOpen(plugins) ? "If the plugins before it let the request pass, the" : "The"} plugin ${answer.name} answers with ${replyText(answer)}: the request does not reach an upstream.`,
+          answer === null ? "." : `. ${open ? "If the plugins before it let the request pass, the" : "The"} plugin ${answer.name} answers with ${replyText(answer)}: the request does not reach an upstream.`,
         )
       : el("p", {}, el("strong", {}, `Refused with ${replyText({ status, code })}`), where);
   return el("div", { class: `notice notice--${tone}` }, head, reasons.length > 0 && el("ul", { class: "reasons" }, ...reasons.map((reason) => el("li", {}, reason))));
@@ -241,7 +239,7 @@ function testCard(request: ExplainRequest, explanation: Explanation, frame: Fram
   const button = el("button", { type: "button", class: "button", onclick: () => void showAndCopy() }, "Copy as test");
   const hints = [
     "Goes into “tests” of the configuration file, or into a file of “test_files”. It holds headers and body as entered, secrets included.",
-    isOpen(explanation.plugins) ? "It expects no status, since not every plugin has decided. Answers of other machines go into “answers” of the test." : "",
+    explanation.open ? "It expects no status, since not every plugin has decided. Answers of other machines go into “answers” of the test." : "",
   ];
   const hint = el("p", { class: "muted", id: "try-test-hint" }, hints.join(" ").trim());
   return section("As a test", el("div", { class: "card stack" }, el("div", { class: "toolbar" }, button, hint), shown));
@@ -330,7 +328,7 @@ function matched(explanation: Explanation, method: string, known: Known | null):
       section(
         "Path through the gateway",
         el("div", { class: "card" }, drawing.node),
-        el("p", { class: "muted" }, sharesNote(plugins)),
+        el("p", { class: "muted" }, sharesNote(explanation)),
       ),
     ],
     /** States are live; the shares come from the reply. */
@@ -340,6 +338,7 @@ function matched(explanation: Explanation, method: string, known: Known | null):
       drawing.update({
         route: null,
         circuit: now?.circuit_breaker?.state ?? null,
+        counts: () => null,
         faults: () => 0,
         upstream: (id) => ({
           health: now?.upstreams.find((one) => one.id === id) ?? states.get(id) ?? null,
@@ -352,9 +351,9 @@ function matched(explanation: Explanation, method: string, known: Known | null):
   };
 }
 
-function sharesNote(plugins: Explanation["plugins"]): string {
+function sharesNote({ open }: Explanation): string {
   const shares = "Shares are those of requests like this one: they follow from splits, the strategy and the current state of the upstreams.";
-  return isOpen(plugins) ? `${shares} A plugin may still refuse the request.` : shares;
+  return open ? `${shares} A plugin may still refuse the request.` : shares;
 }
 
 function mono(text: string): HTMLElement {

@@ -57,6 +57,7 @@ export class UpstreamsNow {
     return {
       figures: ({ group }) => this.#figures.group(service.name, group),
       share: (group) => idsOf(group).reduce((sum, id) => sum + (this.#sharesOf(service).get(id)?.share ?? 0), 0),
+      rest: (group) => group.upstreams.some((upstream) => this.state({ service, upstream })?.rest === true),
       usable: (group) => (this.#health === null ? null : group.upstreams.map((upstream) => ({ usable: this.state({ service, upstream })?.usable ?? false }))),
     };
   }
@@ -65,7 +66,7 @@ export class UpstreamsNow {
     let shares = this.#shares.get(service);
     if (shares === undefined) {
       const rateOf = (id: string) => this.#figures.upstream(service.name, id)?.requests_per_s ?? 0;
-      shares = sharesOf(service, healthOf(this.#health, service.name)?.upstreams ?? null, rateOf);
+      shares = sharesOf(service.upstreams, healthOf(this.#health, service.name)?.upstreams ?? null, rateOf);
       this.#shares.set(service, shares);
     }
     return shares;

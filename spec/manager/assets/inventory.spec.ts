@@ -7,7 +7,6 @@ import {
   errorShare,
   faultsOf,
   figuresByName,
-  flowThrough,
   methodsOf,
   patternOf,
   placeOf,
@@ -146,35 +145,4 @@ describe("the number of warnings", () => {
   it("counts for a route only its own", () => expect([counts.route("shop", "items"), counts.route("till", "items"), counts.route("shop", "all")]).toEqual([2, 1, 0]));
 
   it("is 0 before the status is known", () => expect(warningCounts(null).service("shop")).toBe(0));
-});
-
-describe("the requests that reach each stage", () => {
-  const limit = plugin("rate_limit");
-  const traffic = { requests_per_s: 10, limited_per_s: 4 };
-  const told = (plugins: readonly PluginConfig[], given = traffic) =>
-    flowThrough(plugins, given).map(({ into, exact, refused }) => `${exact ? "" : "≤"}${into} ${refused ?? "?"}`);
-
-  it("the number of requests that reach each stage subtracts the requests refused by a single limit", () => expect(told([limit])).toEqual(["10 4", "6 ?"]));
-
-  it("the number of requests that reach each stage gives an upper bound behind a plugin that may answer requests", () =>
-    expect(told([plugin("key_auth"), limit])).toEqual(["10 ?", "≤10 4", "≤6 ?"]));
-
-  it("the number of requests that reach each stage subtracts nothing for plugins that only change, log or copy requests", () =>
-    expect(told([plugin("request_headers"), plugin("http_log"), plugin("mirror"), limit])).toEqual(["10 0", "10 0", "10 0", "10 4", "6 ?"]));
-
-  it("the number of requests that reach each stage subtracts nothing for a fault that only delays, and is an upper bound behind one that answers", () => {
-    expect(told([plugin("fault", { config: { delay_ms: 5 } }), limit])).toEqual(["10 0", "10 4", "6 ?"]);
-    expect(told([plugin("fault", { config: { delay_ms: 5, status: 503 } }), limit])).toEqual(["10 ?", "≤10 4", "≤6 ?"]);
-  });
-
-  it("the number of requests that reach each stage subtracts the requests refused by several limits after the last limit, and assigns them to no single limit", () => {
-    expect(told([limit, plugin("http_log"), limit])).toEqual(["10 ?", "≤10 0", "≤10 ?", "6 ?"]);
-    expect(told([limit, limit], { requests_per_s: 10, limited_per_s: 0 })).toEqual(["10 0", "10 0", "10 ?"]);
-  });
-
-  it("the number of requests that reach each stage subtracts nothing for a limit in shadow mode", () => {
-    expect(told([plugin("rate_limit", { config: { mode: "shadow" } }), limit])).toEqual(["10 0", "10 4", "6 ?"]);
-  });
-
-  it("the number of requests that reach each stage never falls below zero", () => expect(told([limit], { requests_per_s: 1, limited_per_s: 1.5 })).toEqual(["1 1.5", "0 ?"]));
 });
