@@ -6,7 +6,7 @@ import { isInBuild } from "../base/version.ts";
 import { sourceDigest } from "../config/load.ts";
 import { schemaDocument } from "../config/json_schema_document.ts";
 import { fieldsOfParts, loaded } from "../gateway/parts.ts";
-import { compressed } from "../http/content_coding.ts";
+import { acceptsGzip, compressed } from "../http/content_coding.ts";
 import { headerValues } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
 import { KINDS, PARTS } from "../parts/table.ts";
@@ -18,17 +18,19 @@ import type { InterfaceOptions } from "./views.ts";
 const documents = new WeakMap<readonly AnyPlugin[], SchemaDocument>();
 
 interface SchemaDocument {
-  readonly body: Buffer;
+  readonly plain: Reply;
+  /** Null until somebody has asked for it: it takes a while. */
+  zipped: Promise<Reply> | null;
   readonly tag: string;
 }
 
 export async function schemaRequest({ headers }: Inbound, { gateway: { pluginKinds } }: Pick<InterfaceOptions, "gateway">): Promise<Reply> {
   const document = documents.get(pluginKinds) ?? (await documentOf(pluginKinds));
   documents.set(pluginKinds, document);
-  const { body, tag } = document;
+  const { plain, tag } = document;
   const known = headerValues(headers, "if-none-match").flatMap((value) => value.split(","));
   if (known.some((each) => ["*", tag].includes(each.trim()))) return { status: 304, headers: ["ETag", tag], body: null };
-  return compressed({ status: 200, headers: ["Content-Type", "application/json", "Content-Length", String(body.length), "ETag", tag], body }, headers);
+  return acceptsGzip(headers) ? (document.zipped ??= compressed(plain, headers)) : plain;
 }
 
 /** As `edge-gateway schema` prints it. */
@@ -39,5 +41,6 @@ async function documentOf(inForce: readonly AnyPlugin[]): Promise<SchemaDocument
   const fields = fieldsOfParts(await Promise.all(parts.map(({ load }) => loaded<object>(load))));
   const others = inForce.filter(({ name }) => !(name in KINDS));
   const body = Buffer.from(`${JSON.stringify(schemaDocument([...kinds, ...others], fields), null, 2)}\n`);
-  return { body, tag: `W/"${sourceDigest(body)}"` };
+  const tag = `W/"${sourceDigest(body)}"`;
+  return { plain: { status: 200, headers: ["Content-Type", "application/json", "Content-Length", String(body.length), "ETag", tag], body }, zipped: null, tag };
 }

@@ -17,7 +17,7 @@ import type { Inbound } from "../server/inbound.ts";
 import type { Endpoint, OnRequest, Who } from "./endpoints.ts";
 import { ChangeLog } from "./change_log.ts";
 import { ConfigHistory, type ChangedBy, type HistoryEntry } from "./history.ts";
-import { MAX_POSTED_BYTES, readJsonBody } from "./json_body.ts";
+import { readConfiguration, readJsonBody } from "./json_body.ts";
 import { maskedText, maskIn } from "./masked_text.ts";
 import { validateRequest } from "./reload_request.ts";
 import { json, queryOf, retryAfter } from "./replies.ts";
@@ -141,7 +141,7 @@ export class Writing {
     const expected = expectedBy(headers);
     if (expected === null) return problem(call, "precondition_required", { detail: 'Send If-Match: "DIGEST" with the digest of the text that was changed, the ETag of GET /gateway/source.' });
     if (!this.#queue.room || !this.#arriving.room) return tooMany(call);
-    const text = await this.#arriving.take(() => readJsonBody(inbound, MAX_POSTED_BYTES, "the configuration"));
+    const text = await this.#arriving.take(() => readConfiguration(inbound));
     if ("code" in text) return problem(call, text.code, { detail: text.detail });
     // Others have sent theirs meanwhile.
     if (!this.#queue.room) return tooMany(call);

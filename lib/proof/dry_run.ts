@@ -111,7 +111,9 @@ export async function dryRun(input: DryRunInput, { plugins = [], modules }: Pick
     const report = await runTests(loaded, { redirect: redirectOf(loaded.config.global, modules), isOpen: (test, place, passed) => isOpen(loaded, placeholders, test, place, passed) });
     const failed = report.failed === 0 ? [] : failuresOf(loaded.tests, report).map(shownIssue);
     const result = await compared({ file: POSTED, issues: [...lacks, ...failed] }, { loaded, source, report }, recent(loaded));
-    return concealedBy(concealerOf(loaded), result);
+    const isUnread = placeholders.unknown.some(([root]) => root === "test_files");
+    const untested = [result.untested ?? [], isUnread ? UNREAD : []].flat().join(" ");
+    return concealedBy(concealerOf(loaded), { ...result, untested: untested || null });
   } catch (error) {
     return concealedBy(concealing(new Map([...inForce.formed].map(([reference, value]) => [value, reference]))), refused(refusalOfText(error, lacks)));
   }
@@ -173,6 +175,7 @@ function refused(refusal: Refusal): DryRun {
 const UNSIGNED = unplacedIssue("came without a signature, and this gateway accepts signed configurations only (CONFIG_PUBLIC_KEY): put it in the gateway's file and sign that with edge-gateway sign");
 const UNCHECKED = unplacedIssue("cannot be checked without the values of its references: a text that is only tried must not read them out. Check it with edge-gateway validate FILE");
 const UNTESTED = "Tests whose result could tell the value of a reference were not run: run them with edge-gateway test FILE.";
+const UNREAD = "Files of test_files that the configuration in force does not name were not read, and their tests not run: run them with edge-gateway test FILE.";
 
 /** `lacks`: what is wrong with the text besides its content. */
 function refusalOfText(error: unknown, lacks: readonly ShownIssue[]): Refusal {

@@ -57,6 +57,8 @@ describe("POST /gateway/validate", () => {
       expect((await post(running, "{}", { "content-type": type })).json).toMatchObject({ status: 400, detail: "Send the configuration as application/json." });
     }
     expect((await post(running, "x".repeat(16 * 1024 * 1024 + 1))).json).toMatchObject({ status: 413, code: "body_too_large" });
+    const many = await post(running, `[${"[],".repeat(5_000_000)}[]]`);
+    expect([many.status, many.json.detail]).toEqual([413, "The text of a configuration may have at most 1500000 commas, and this one has 5000000."]);
   });
 
   it.each(["/gateway/validate", "/gateway/reload?dry_run=true"])("%s receives five texts at once, also slow ones, and refuses the next before it arrives, until one of them has gone", async (path) => {
