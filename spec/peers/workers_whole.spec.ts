@@ -119,13 +119,15 @@ describe.each(RELEASES)("the figures of two workers, on Node %i", (release) => {
     const text = slowModule(folder);
     writeFileSync(join(folder, name), text);
     const sha256 = createHash("sha256").update(text).digest("hex");
-    replaced(running.file, JSON.stringify(withModules({ path: join(folder, name), sha256 })));
+    const next = JSON.stringify(withModules({ path: join(folder, name), sha256 }));
+    replaced(running.file, next);
     const reloaded = json("/gateway/reload", "POST");
     await until(() => readdirSync(folder).filter((each) => each.startsWith("waits")).length === 2);
     for (const client of clients) for (let i = 0; i < 10; i++) await client.ask("/a/counted");
     await until(async () => (await metrics()).one("edge_gateway_http_requests_total", COUNTED) === 20);
     writeFileSync(join(folder, "go"), "");
-    expect(await reloaded).toMatchObject({ changed: true });
+    // The watcher of the file may have been first: then this one changes nothing.
+    expect((await reloaded).digest).toBe(createHash("sha256").update(next).digest("hex").slice(0, 12));
     expect((await metrics()).one("edge_gateway_http_requests_total", COUNTED)).toBe(20);
   });
 });
