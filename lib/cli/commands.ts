@@ -53,14 +53,16 @@ export const COMMANDS = {
   },
   explain: {
     operand: "METHOD URL",
-    about: "Print which route, plugins and upstreams a request would get, and why; nothing is forwarded",
+    about: "Print which route, plugins and upstreams a request would get, and why; with --id what became of one. Nothing is forwarded",
     settings: { configPath, configKey, ...CLIENT_TABLE },
     flags: {
       header: { value: "'Name: value'", letter: "H", isRepeated: true, help: "A header of the request. May be given several times." },
       from: { value: "IP", help: "The client's address. Default 127.0.0.1." },
+      id: { value: "ID", help: "Instead of METHOD URL: ask the running gateway what became of the request with this X-Request-Id." },
       admin: { value: "URL", help: "Ask the running gateway whose admin interface is there, as --admin-url. Default: explain by the file." },
       ...JSON_FLAG,
     },
+    exits: "0 explained, 1 the gateway cannot be asked, or does not remember the id",
     load: async () => (await import("./explain.ts")).explain,
   },
   diff: {

@@ -1,5 +1,6 @@
 /**
- * `edge-gateway explain`: prints what would happen to a request, by a configuration file or by a running gateway. Nothing is forwarded.
+ * `edge-gateway explain`: prints what would happen to a request, by a configuration file or by a running gateway, or with an id what became of one.
+ * Nothing is forwarded.
  */
 import { isIP } from "node:net";
 import { explanationView } from "../admin/views.ts";
@@ -7,9 +8,10 @@ import { FIELD_VALUE, TOKEN } from "../base/http_grammar.ts";
 import { readClientSettings } from "../config/command_settings.ts";
 import { CLIENT_TABLE } from "../config/settings_table.ts";
 import type { Question } from "../proof/explain.ts";
-import { asAdmin, unexpected } from "./admin_client.ts";
+import { asAdmin, unexpected, type AdminTarget } from "./admin_client.ts";
 import type { Arguments, RunCommand } from "./arguments.ts";
 import { configKeyFile, namedFile, openCandidate } from "./config_file.ts";
+import { askForRequest, checkId, rememberedText } from "./explain_id.ts";
 import { accepted, Failure } from "./failure.ts";
 import { paintFor, withoutControls, type Paint } from "./terminal.ts";
 import { readAuthorities } from "./named_files.ts";
@@ -17,8 +19,9 @@ import { readAuthorities } from "./named_files.ts";
 /** In the form of the admin interface. */
 type ExplanationJson = ReturnType<typeof explanationView>;
 
-/** 0: explained, also if the request would be refused. 1: the gateway cannot be asked. */
+/** 0: explained, also if the request would be, or was, refused. 1: the gateway cannot be asked, or does not know the id. */
 export const explain: RunCommand = async (given) => {
+  if (given.flags.id !== undefined) return explainId(String(given.flags.id), given);
   const question = questionOf(given);
   const asksGateway = given.flags.admin !== undefined || Object.values(CLIENT_TABLE).some(({ flag }) => flag !== null && given.flags[flag] !== undefined);
   const explanation = asksGateway ? await byGateway(question, given) : await byFile(question, given);
@@ -26,6 +29,17 @@ export const explain: RunCommand = async (given) => {
   process.stdout.write(isJson ? `${JSON.stringify(explanation, null, 2)}\n` : explanationText(question, explanation, paintFor(process.stdout)));
   return 0;
 };
+
+async function explainId(id: string, given: Arguments): Promise<0> {
+  const { flags: { json, from }, operands, repeated } = given;
+  if (operands.length > 0 || from !== undefined || repeated.header !== undefined) {
+    throw new Failure("--id asks about a request that a gateway has had: leave out method, URL, --from and -H", 2);
+  }
+  checkId(id);
+  const remembered = await askForRequest(id, adminTarget(given));
+  process.stdout.write(json === undefined ? rememberedText(remembered, paintFor(process.stdout)) : `${JSON.stringify(remembered.decision, null, 2)}\n`);
+  return 0;
+}
 
 function questionOf({ operands: [method, url], flags: { from }, repeated }: Arguments): Question {
   if (method === undefined || url === undefined) throw new Failure("explain needs a method and a URL: edge-gateway explain GET /orders/7", 2);
@@ -58,16 +72,22 @@ async function byFile(question: Question, given: Arguments): Promise<Explanation
   }
 }
 
-async function byGateway({ clientIp, ...question }: Question, given: Arguments): Promise<ExplanationJson> {
-  const { config, "config-key": keys, json, from, header, admin, ...shared } = given.flags;
+/** Of the running gateway that is asked. */
+function adminTarget(given: Arguments): AdminTarget {
+  const { config, "config-key": keys, json, from, header, id, admin, ...shared } = given.flags;
   if (config !== undefined || keys !== undefined) throw new Failure("name a file with --config or a running gateway with --admin, not both", 2);
   if (admin !== undefined && shared["admin-url"] !== undefined) throw new Failure("--admin and --admin-url are the same flag: give one of them", 2);
   const { parse, expects } = CLIENT_TABLE.adminUrl;
   if (admin !== undefined && parse(String(admin)) === null) throw new Failure(`--admin: expected ${expects}`, 2);
   const client = accepted(readClientSettings({ ...shared, ...(admin !== undefined && { "admin-url": admin }) }, process.env));
   const { url, user, password, caPath } = client;
-  const ca = caPath === null ? null : readAuthorities(caPath, "ADMIN_CA_PATH");
-  return asAdmin({ url, user, password, ca }, async (ask) => {
+  return { url, user, password, ca: caPath === null ? null : readAuthorities(caPath, "ADMIN_CA_PATH") };
+}
+
+async function byGateway({ clientIp, ...question }: Question, given: Arguments): Promise<ExplanationJson> {
+  const target = adminTarget(given);
+  const { url } = target;
+  return asAdmin(target, async (ask) => {
     const answer = await ask("POST", "/gateway/explain", JSON.stringify({ ...question, client_ip: clientIp }));
     const { status, json: value } = answer;
     if (status === 200 && LISTS.every((name) => Array.isArray(value[name]))) return value as unknown as ExplanationJson;

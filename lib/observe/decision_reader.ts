@@ -34,7 +34,7 @@ export interface RequestDecision {
 /** The latest request with this id; null: none of those that are remembered. */
 export async function findDecision({ decisions, inForce }: Pick<Metrics, "decisions" | "inForce">, id: string): Promise<RequestDecision | null> {
   const ring = decisions?.ring ?? null;
-  if (decisions === null || ring === null || !ID.test(id)) return null;
+  if (decisions === null || ring === null || !REQUEST_ID.test(id)) return null;
   learnNames(decisions, inForce);
   const line = Buffer.from(`${idText(id)}\n`, "latin1");
   const slice = paced();
@@ -51,7 +51,7 @@ export async function findDecision({ decisions, inForce }: Pick<Metrics, "decisi
 }
 
 /** Those that trusted proxies may give, and that the gateway makes. */
-const ID = /^[\w.:/+=@-]{1,128}$/;
+export const REQUEST_ID = /^[\w.:/+=@-]{1,128}$/;
 
 /** Threads write numbers for names: those of a configuration. */
 function learnNames(decisions: Decisions, { services, plugins }: Metrics["inForce"]): void {

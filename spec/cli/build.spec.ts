@@ -200,8 +200,10 @@ describe("a build", () => {
     expect(await program(["test", fileWith(tested)], { main: mainOf(folder) }).ended).toMatchObject({ code: 0 });
     expect(await program(["explain", "GET", "http://h/a/x", "--config", fileWith(config())], { main: mainOf(folder) }).ended).toMatchObject({ code: 0 });
     expect(await program(["diff", fileWith(config()), fileWith(config())], { main: mainOf(folder) }).ended).toMatchObject({ code: 0 });
-    const { port } = await runningFile(fileWith(config()), [], ADMIN, undefined, mainOf(folder));
-    expect(port).toBeGreaterThan(0);
+    const { port, started } = await runningFile(fileWith(config()), [], ADMIN, undefined, mainOf(folder));
+    const answered = await fetch(`http://127.0.0.1:${port}/nowhere`);
+    const words = ["explain", "--id", answered.headers.get("x-request-id")!, "--admin", String(started.admin)];
+    expect(await program(words, { main: mainOf(folder), environment: ADMIN }).ended).toMatchObject({ code: 0, stdout: expect.stringContaining("got 404 route_not_found") as string });
   });
 
   it("with the interfaces of operators serves their pages, and refuses in dry runs what it does not have", { timeout: 30_000 }, async () => {

@@ -1,11 +1,14 @@
 import { spawn, spawnSync } from "node:child_process";
+import { readFileSync, writeFileSync } from "node:fs";
 import http from "node:http";
 import type { AddressInfo } from "node:net";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { explanationText } from "../../lib/cli/explain.ts";
+import { rememberedText } from "../../lib/cli/explain_id.ts";
 import { inColour, plain } from "../../lib/cli/terminal.ts";
 import type { ConfigInput } from "../../lib/config/model.ts";
 import { explanationView } from "../../lib/admin/views.ts";
+import type { RequestDecision } from "../../lib/observe/decision_reader.ts";
 import { EXPLANATION } from "../admin/harness.ts";
 import { backend } from "../support/gateway.ts";
 import { closedPort } from "../support/origin.ts";
@@ -185,6 +188,127 @@ describe("edge-gateway explain, by a running gateway", () => {
   it("explain exits 2 when the gateway refuses the question", async () => {
     const { url } = await fake(400, { code: "request_invalid", detail: "It is too long." });
     expect(await explained(["GET", "/x", "--admin", url], CREDENTIALS)).toMatchObject({ code: 2, stdout: "", stderr: `edge-gateway: ${url} refused the question: It is too long.\n` });
+  });
+});
+
+describe("edge-gateway explain --id", () => {
+  const CLOSED = { name: "closed", base_path: "/closed", upstreams, plugins: [{ name: "acl", config: { whitelist: ["10.0.0.0/8"] } }], routes: [{ name: "all", path: "/{rest*}" }] };
+  const id = async (asked: Promise<Response>) => {
+    const response = await asked;
+    await response.text();
+    return response.headers.get("x-request-id")!;
+  };
+  const text = async (words: readonly string[]) => {
+    const { code, stdout, stderr } = await explained(words, CREDENTIALS);
+    expect([code, stderr]).toEqual([0, ""]);
+    return stdout;
+  };
+
+  it("explain --id prints who has answered a request, with what, after which tries, by which route and configuration", async () => {
+    const closed = await closedPort();
+    const down = { name: "down", base_path: "/down", upstreams: [{ id: "a", host: "127.0.0.1", port: closed }], routes: [{ name: "all", path: "/{rest*}" }] };
+    const { port } = await backend();
+    const open = { name: "open", base_path: "/", upstreams: [{ id: "b", host: "127.0.0.1", port }], routes: [{ name: "x", path: "/x" }] };
+    const { started } = await runningProgram({ services: [CLOSED, down, open] }, [], CREDENTIALS);
+    const [url, admin] = [String(started.http), String(started.admin)];
+    const host = new URL(url).host;
+    const ended = (of: string, digest = String(started.digest)) => `\nRequest ${of} ended at \\d{4}-\\d\\d-\\d\\dT[\\d:.]+Z, after [\\d.]+ ms\\.\nConfiguration ${digest} is in force\\.\n`;
+    const refused = await id(fetch(`${url}/closed/x?key=hunter2`));
+    expect(await text(["--id", refused, "--admin", admin])).toMatch(new RegExp(`^GET ${host}/closed/x from 127.0.0.1 got 403 forbidden
+  The plugin acl answered; no upstream was asked\\.
+  By route "all" of service "closed"\\.
+${ended(refused)}What forbidden means: edge-gateway help forbidden\n$`));
+    const failed = await id(fetch(`${url}/down/x`));
+    expect(await text(["--id", failed, "--admin", admin])).toMatch(new RegExp(`got 502 upstream_connect_failed
+  The gateway itself answered, since no upstream gave a usable reply\\.
+  By route "all" of service "down"\\.
+
+Upstreams that were asked
+  a: no response after [\\d.]+ ms
+${ended(failed)}`));
+    expect(await text(["--id", await id(fetch(`${url}/x`)), "--admin", admin])).toMatch(/got 200\n {2}Upstream b answered\.\n[^]*\n {2}b: 200 after [\d.]+ ms\n[^]* is in force\.\n$/);
+    expect(await text(["--id", await id(fetch(`${url}/nowhere`)), "--admin", admin])).toMatch(/got 404 route_not_found\n {2}The gateway itself answered; no upstream was asked\.\n {2}No route was found, or looked for\.\n/);
+    const asJson = await json(["--id", refused, "--admin-port", new URL(admin).port], CREDENTIALS);
+    expect(asJson).toEqual({ id: refused, time: expect.any(String), client: "127.0.0.1", method: "GET", host, path: "/closed/x", service: "closed", route: "all", status: 403, code: "forbidden", by: "acl", tries: [], ms: expect.any(Number), digest: started.digest });
+  });
+
+  it("explain --id says so where another configuration is in force now", async () => {
+    const { started, file } = await runningProgram({ services: [CLOSED] }, [], CREDENTIALS);
+    const refused = await id(fetch(`${String(started.http)}/closed/x`));
+    const admin = String(started.admin);
+    writeFileSync(file, readFileSync(file, "utf8").replace('"all"', '"others"'));
+    expect(await program(["reload", "--admin-url", admin], { environment: CREDENTIALS }).ended).toMatchObject({ code: 0 });
+    const said = await text(["--id", refused, "--admin", admin]);
+    expect(said).toMatch(new RegExp(`By route "all" [^]*\nConfiguration ${String(started.digest)} is no longer in force: now it is [0-9a-f]{12}\\.\n`));
+    expect(said).not.toContain(`now it is ${String(started.digest)}`);
+  });
+
+  it("explain --id exits 1 for an id that is not remembered, without an answer, and for wrong credentials", async () => {
+    const { started } = await runningProgram({ services: [CLOSED] }, [], CREDENTIALS);
+    const admin = String(started.admin);
+    const why = "it may be older than those that global.decisions keeps, or another gateway has answered it";
+    const unknown = { code: 1, stdout: "", stderr: `edge-gateway: ${admin} remembers no request with the id some/id:7: ${why}\n` };
+    expect(await explained(["--id", "some/id:7", "--admin", admin], CREDENTIALS)).toEqual(expect.objectContaining(unknown));
+    expect(await explained(["--id", "some/id:7", "--admin", admin, "--json"], CREDENTIALS)).toEqual(expect.objectContaining(unknown));
+    expect(await explained(["--id", "x", "--admin", admin], { ...CREDENTIALS, ADMIN_PASSWORD: "wrong" })).toMatchObject({ code: 1, stdout: "", stderr: `edge-gateway: ${admin} refused the user name or the password\n` });
+    const nobody = `http://127.0.0.1:${await closedPort()}`;
+    expect(await explained(["--id", "x", "--admin", nobody], CREDENTIALS)).toMatchObject({ code: 1, stdout: "", stderr: expect.stringContaining(`cannot ask ${nobody}: nothing listens there`) as string });
+    const old = await fake(404, { code: "route_not_found", detail: "There is nothing here." }, "/gateway/requests/x");
+    expect(await explained(["--id", "x", "--admin", old.url], CREDENTIALS)).toMatchObject({ code: 1, stdout: "", stderr: expect.stringContaining("with 404: it is not the admin interface of a gateway that knows this command") as string });
+    const other = await fake(200, { id: "x" }, "/gateway/requests/x");
+    expect(await explained(["--id", "x", "--admin", other.url], CREDENTIALS)).toMatchObject({ code: 1, stdout: "" });
+  });
+
+  const EXPECTED = "--id: expected a request id as in X-Request-Id (1 to 128 of the characters A-Z a-z 0-9 _ . : / + = @ -), found";
+  it.each([
+    [["--id"], "--id needs a value: ID"],
+    [["--id", ""], "--id needs a value: ID"],
+    [["--id", "a b"], `${EXPECTED} "a b"\n`],
+    [["--id", "a\u001b[31m\u009b1m\u2028\n"], `${EXPECTED} "a\\u001b[31m?1m\u2028\\n"\n`],
+    [["--id", "../%2e"], `${EXPECTED} "../%2e"\n`],
+    [["--id", "ä"], `${EXPECTED} "ä"\n`],
+    [["--id", "a".repeat(129)], `${EXPECTED} 129 characters\n`],
+    [["--id", "\u001b".repeat(100_000)], `${EXPECTED} 100000 characters\n`],
+    [["--id", "x", "--id", "y"], "--id is given twice"],
+    [["GET", "/x", "--id", "x"], "--id asks about a request that a gateway has had: leave out method, URL, --from and -H\n"],
+    [["--id", "x", "--from", "10.1.1.1"], "leave out method, URL, --from and -H\n"],
+    [["--id", "x", "-H", "A: hunter2"], "leave out method, URL, --from and -H\n"],
+    [["--id", "x", "--config", "gw.json"], "name a file with --config or a running gateway with --admin, not both"],
+    [["--id", "x", "--admin", "ftp://a"], "--admin: expected"],
+  ])("explain --id exits 2 for a command line that is wrong: %#", async (words, message) => {
+    const { code, stdout, stderr } = await explained(words, CREDENTIALS);
+    expect([code, stdout]).toEqual([2, ""]);
+    expect(stderr).toContain(message);
+    expect(stderr).not.toMatch(/hunter2|[^\n\P{Cc}]/u);
+  });
+
+  it("explain --id asks for credentials where it has none", async () => {
+    expect(await explained(["--id", "x"])).toMatchObject({ code: 2, stdout: "", stderr: expect.stringContaining("ADMIN_USER") as string });
+  });
+});
+
+describe("the text of what became of a request", () => {
+  const DECISION = { id: "r", time: "2026-01-01T00:00:00.000Z", client: "192.0.2.1", method: "GET", host: "h", path: "/a", service: "s", route: "r", status: 200, code: null, by: "upstream", tries: [{ upstream: "a", status: 200, ms: 1 }], ms: 2, digest: "0123456789ab" };
+  const textOf = (more: Partial<RequestDecision>, paint = plain, inForce: string | null = "0123456789ab") => rememberedText({ decision: { ...DECISION, ...more }, inForce }, paint);
+
+  it.each<readonly [Partial<RequestDecision>, string]>([
+    [{ code: "upstream_reset" }, "Upstream a answered; then the reply was broken off."],
+    [{ by: "response_cache" }, "The plugin response_cache answered."],
+    [{ by: null, tries: [] }, "A plugin that is no longer known answered; no upstream was asked."],
+    [{ by: null, status: null, code: "client_closed", tries: [] }, "The client disconnected before a reply, and no upstream was asked."],
+    [{ by: null, status: null, code: "client_closed", tries: [{ upstream: "a", status: null, ms: 4 }] }, "The client disconnected before a reply; upstream a was asked last."],
+    [{ tries: [{ upstream: null, status: 200, ms: 4 }] }, "Upstream unknown answered."],
+    [{ method: null, host: null, path: null, client: null, route: null, service: null, by: "gateway", status: 400, code: "bad_request", tries: [] }, "A request that could not be read got 400 bad_request\n"],
+  ])("the text of what became of a request: %j", (more, sentence) => {
+    expect(textOf(more)).toContain(sentence);
+    expect(textOf(more)).not.toMatch(/null|undefined/);
+  });
+
+  it("the text of what became of a request has no control characters, and good and bad in colours", () => {
+    expect(textOf({ path: "/\u001b[31m\u009b", route: "a\nb", tries: [{ upstream: "\u0007", status: null, ms: 1 }] }, plain, "\u001b")).not.toMatch(/[^\n\P{Cc}]/u);
+    expect(textOf({}, inColour)).toContain("\u001b[32m200\u001b[");
+    expect(textOf({ status: 503, code: "overloaded" }, inColour, "other")).toMatch(/\u001b\[31m503 overloaded\u001b.*[^]*\u001b\[31m is no longer in force: now it is other/);
+    expect(textOf({}, plain, null)).toContain("Configuration 0123456789ab.\n");
   });
 });
 

@@ -37,7 +37,7 @@ describe("--help", () => {
     ["manager", ["--manager-port", "--manager-backend-api-url", "--admin-hosts", "--server-cert-path", "--log-level"], ["--config", "--http-port", "--manager true"]],
     ["validate", ["--config", "--config-key", "[FILE]", "--strict", "--no-tests", "--json"], ["--http-port", "--admin", "--junit"]],
     ["test", ["--config", "[FILE]", "--only TEXT", "--json", "--junit FILE", "Exit codes: 0 all tests pass, 1 a test fails, 2 "], ["--http-port", "--strict"]],
-    ["explain", ["METHOD URL [FLAGS]", "-H, --header 'Name: value'", "--from IP", "--admin URL", "--json\n", "--config", "--admin-url", "--ca"], ["--http-port", "--admin-hosts"]],
+    ["explain", ["METHOD URL [FLAGS]", "-H, --header 'Name: value'", "--from IP", "--id ID", "--admin URL", "--json\n", "--config", "--admin-url", "--ca"], ["--http-port", "--admin-hosts"]],
     ["diff", ["OLD NEW", "--json", "--config-key PATH", "Exit codes: 0 nothing differs, 1 something differs, 2 "], ["--config PATH"]],
     ["reload", ["[FILE]", "--dry-run", "--admin-url", "--ca", "--admin-user", "--admin-password-file", "--admin-tls"], ["--config", "--http-port", "--admin-hosts"]],
     ["healthcheck", ["--live\n", "--probe-port", "--probe-host", "--admin-port", "Exit codes: 0 ready, 1 not ready, or no answer within 3 s, 2 "], ["--config", "--http-port", "--admin-url", "METRICS_TOKEN"]],

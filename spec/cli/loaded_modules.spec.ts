@@ -89,7 +89,7 @@ const PARTS = {
   changes: /^lib\/proof\/config_diff$/,
   jsonText: /^lib\/config\/json_text$/,
   sockets: /^lib\/cli\/socket_activation$/,
-  commands: /^lib\/cli\/(?:demo|config_file|test|junit|explain|diff|compare|compare\/\w+|reload|admin_client|schema|hash_password|help|terminal|warning_text)$/,
+  commands: /^lib\/cli\/(?:demo|config_file|test|junit|explain|explain_id|diff|compare|compare\/\w+|reload|admin_client|schema|hash_password|help|terminal|warning_text)$/,
 } as const;
 
 const linesOf = (modules: readonly string[]) => modules.reduce((sum, path) => sum + readFileSync(new URL(`${path}.ts`, ROOT), "utf8").split("\n").length - 1, 0);
