@@ -113,8 +113,8 @@ export class Endpoints {
       "/gateway/schema": { method: "GET", answer: async (inbound) => (await loaded(onRequest.schema)).schemaRequest(inbound, options) },
       "/gateway/tests": shown("/gateway/tests"),
       "/gateway/requests/{id}": { method: "GET", answer: async (inbound) => (await loaded(onRequest.decision)).decisionRequest(REQUESTS, inbound, options) },
-      "/gateway/events": { method: "GET", answer: (inbound, { user }) => this.#stream(inbound, "events", user) },
-      "/gateway/tail": { method: "GET", answer: (inbound, { user }) => this.#stream(inbound, "tail", user) },
+      "/gateway/events": { method: "GET", answer: (inbound, who) => this.#stream(inbound, "events", who) },
+      "/gateway/tail": { method: "GET", answer: (inbound, who) => this.#stream(inbound, "tail", who) },
       "/gateway/explain": { method: "POST", isForViewers: true, answer: explain },
       "/gateway/reload": { method: "POST", answer: reload },
       "/metrics": { method: "GET", isOpen: true, answer: (inbound) => this.#metrics(inbound) },
@@ -243,7 +243,7 @@ export class Endpoints {
     return { status: 200, headers: ["Content-Type", METRICS_TYPE], body: await this.#options.metrics() };
   }
 
-  async #stream({ call, headers, method, target }: Inbound, name: "events" | "tail", user: string): Promise<Reply> {
+  async #stream({ call, headers, method, target }: Inbound, name: "events" | "tail", who: Who): Promise<Reply> {
     const sessions = await this.#sessions();
     const isSession = sessions.hasCookie(headers);
     const { onRequest, refresh } = this.#options;
@@ -252,10 +252,10 @@ export class Endpoints {
     const streams = this.#streams.get(name) ?? new Streams(this.#options);
     this.#streams.set(name, streams);
     if (this.#hasEnded) streams.close();
-    const state = "stateFor" in streams ? streams.stateFor(user) : streams.state;
+    const state = streams.stateFor(who);
     if (state === "ended") return problem(call, "overloaded", { detail: "The gateway is being shut down." });
     if (state === "full") return problem(call, "overloaded", { detail: "Too many event streams are open.", headers: retryAfter(5000) });
-    const body = method === "HEAD" ? null : streams.open(() => !isSession || sessions.hasCookie(headers), target, user);
+    const body = method === "HEAD" ? null : streams.open(() => !isSession || sessions.hasCookie(headers), target, who.user);
     if (typeof body === "string") return problem(call, "request_invalid", { detail: body });
     // X-Accel-Buffering: a proxy like nginx must forward each event at once.
     return { status: 200, headers: ["Content-Type", "text/event-stream", "X-Accel-Buffering", "no"], body };

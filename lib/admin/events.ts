@@ -4,7 +4,8 @@
 import { Readable } from "node:stream";
 import type { Timer } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
-import { event, MAX_READERS, RETRY_MS, StreamReaders, type StreamReader } from "./stream_readers.ts";
+import type { Account } from "./session.ts";
+import { event, RETRY_MS, StreamReaders, type StreamReader } from "./stream_readers.ts";
 import { statsView, statusView, steady, view, type InterfaceOptions } from "./views.ts";
 
 export interface EventsOptions extends Pick<InterfaceOptions, "clock" | "log" | "gateway" | "refresh"> {
@@ -33,14 +34,15 @@ export class EventStreams {
     this.#readers = new StreamReaders(options.clock, () => this.#readers.size === 0 && this.#stopTicking());
   }
 
-  /** "full" and "ended": `open` must not be called. */
-  get state(): "open" | "full" | "ended" {
+  /** "full" and "ended": `open` must not be called for this user. Viewers leave places to the administrator. */
+  stateFor({ user, role }: Pick<Account, "user" | "role">): "open" | "full" | "ended" {
     if (this.#isClosed || isEnding(this.#options.gateway.status.state)) return "ended";
-    return this.#readers.size >= (this.#options.maxStreams ?? MAX_READERS) ? "full" : "open";
+    const { maxStreams } = this.#options;
+    return this.#readers.hasRoomFor(user, maxStreams, role === "admin" ? Infinity : undefined) ? "open" : "full";
   }
 
   /** A reply body that yields events until `mayRead` returns false, the reader disconnects, or `close` is called. */
-  open(mayRead: () => boolean): Readable {
+  open(mayRead: () => boolean, _target: string, user: string): Readable {
     const body = new Readable({ read() {} });
     const { status, health, stats } = this.#snapshot();
     if (this.#readers.size === 0) {
@@ -49,7 +51,7 @@ export class EventStreams {
       this.#sentHealth = steady(health);
       this.#timer = this.#options.clock.after(TICK_MS, this.#tick);
     }
-    const reader: Reader = { body, mayRead, blockedAt: null, isBehind: false };
+    const reader: Reader = { body, user, mayRead, blockedAt: null, isBehind: false };
     this.#readers.add(reader);
     body.push(`retry: ${RETRY_MS}\n\n${status}${health}${stats}`);
     return body;

@@ -5,6 +5,7 @@ import type { Readable } from "node:stream";
 import type { Clock } from "../base/clock.ts";
 
 export interface StreamReader {
+  readonly user: string;
   readonly body: Readable;
   readonly mayRead: () => boolean;
   /** When its connection was first found full; null while it accepts data. */
@@ -12,6 +13,8 @@ export interface StreamReader {
 }
 
 export const MAX_READERS = 32;
+/** The part of the places that one user may have: others always find some. */
+const SHARE_OF_USER = 3 / 4;
 /** After this time a browser reconnects when a stream breaks. */
 export const RETRY_MS = 2_000;
 /** A reader that reads nothing for this long is cut off. */
@@ -30,6 +33,12 @@ export class StreamReaders<Reader extends StreamReader> {
 
   get size(): number {
     return this.#all.size;
+  }
+
+  /** Whether this user may have one more reader. */
+  hasRoomFor(user: string, most = MAX_READERS, mostOfUser = most * SHARE_OF_USER): boolean {
+    const own = Array.from(this.#all).filter((reader) => reader.user === user);
+    return this.#all.size < most && own.length < mostOfUser;
   }
 
   [Symbol.iterator](): IterableIterator<Reader> {

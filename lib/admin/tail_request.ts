@@ -7,18 +7,15 @@ import type { Gateway } from "../embed/gateway.ts";
 import { GatewayCore } from "../gateway/gateway.ts";
 import { Tail, TAIL_FIELDS, TURN_MS, type TailBatch, type TailFilter } from "../observe/tail.ts";
 import { queryOf } from "./replies.ts";
-import { event, MAX_READERS, RETRY_MS, StreamReaders, type StreamReader } from "./stream_readers.ts";
+import type { Account } from "./session.ts";
+import { event, RETRY_MS, StreamReaders, type StreamReader } from "./stream_readers.ts";
 import type { InterfaceOptions } from "./views.ts";
 
 /** Lines that a reader gets of each turn, from all threads. */
 const MAX_LINES = 25;
 const MAX_FILTER_CHARACTERS = 1_024;
 
-/** Of one user: others always have places. */
-const MAX_OF_USER = (MAX_READERS * 3) / 4;
-
 interface Reader extends StreamReader {
-  readonly user: string;
   readonly id: number;
   readonly filter: TailFilter;
   /** Requests whose lines it did not get, because it was blocked. */
@@ -40,10 +37,9 @@ export class TailStreams {
   }
 
   /** "full" and "ended": `open` must not be called for this user. */
-  stateFor(user: string): "open" | "full" | "ended" {
+  stateFor({ user }: Pick<Account, "user">): "open" | "full" | "ended" {
     if (this.#isClosed) return "ended";
-    const own = Array.from(this.#readers).filter((reader) => reader.user === user);
-    return this.#readers.size >= MAX_READERS || own.length >= MAX_OF_USER ? "full" : "open";
+    return this.#readers.hasRoomFor(user) ? "open" : "full";
   }
 
   /** A sentence if the query of `target` cannot be used. */

@@ -41,10 +41,12 @@ export async function upstreamRequest(inbound: Inbound, who: By, { gateway, refr
   const peer = runtime.peer(service, id);
   if (peer === undefined) return problem(call, "route_not_found", { detail: "The configuration in force has no such upstream." });
   const before = peer.takenOut?.state ?? "use";
+  const { reload } = configuration.inForce;
   takeOut(peer, state, runtime.healthTools.changes);
   changes.add({ user: who.user, address: clientAddress, action: "upstream", service, upstream: id, before, after: state, request_id: call.id });
   await configuration.followers?.setUpstream({ service, id, state });
   await refresh("counts");
+  if (state !== "use" && configuration.inForce.reload !== reload) return problem(call, "conflict", { detail: "A reload has come meanwhile, and has put all upstreams back. Send this again." });
   const shown = gateway.health.services.find(({ name }) => name === service)?.upstreams.find((upstream) => upstream.id === id);
   return shown === undefined ? problem(call, "route_not_found", { detail: "A reload has removed the upstream meanwhile." }) : json(200, view(shown));
 }

@@ -159,11 +159,11 @@ export class Reloads {
     const follow = reader?.followDecisions(metrics!, clock);
     try {
       configuration.enforce(prepared);
-      follow?.();
     } catch (error) {
       await takeBack?.(error);
       throw error;
     }
+    void follow?.();
   }
 
   /** Files were reread while their new configuration was tested, with its older content of them. */

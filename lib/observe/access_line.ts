@@ -58,9 +58,9 @@ export function jsonLines(): LineFormat {
   };
 }
 
-/** Removes query and fragment, and the scheme and authority of an absolute target, which may contain user and password. */
+/** Removes query and fragment, and the scheme and authority of an absolute target, which may contain user and password, as one of CONNECT may. */
 export function pathOf(target: string): string {
-  const scheme = target.startsWith("/") ? null : /^[^/?#]*:\/\/[^/?#]*/.exec(target);
+  const scheme = target.startsWith("/") ? null : (/^[^/?#]*:\/\/[^/?#]*/.exec(target) ?? /^[^/?#]*@/.exec(target));
   const path = beforeQuery(scheme === null ? target : target.slice(scheme[0].length));
   return path === "" ? "/" : path; // http://gateway.example?q
 }

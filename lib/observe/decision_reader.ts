@@ -2,7 +2,7 @@
  * Reads decisions, and takes them over where a reload changes how many are kept.
  */
 import type { Clock } from "../base/clock.ts";
-import { paced } from "../base/time_slices.ts";
+import { createTimeSlices, paced } from "../base/time_slices.ts";
 import { CUT, idText, SLOT_BYTES, TEXTS_AT, TRY_BYTES, type DecisionRing, type Decisions } from "./decisions.ts";
 import type { Metrics } from "./metrics_plan.ts";
 
@@ -31,13 +31,17 @@ export interface RequestDecision {
   readonly digest: string;
 }
 
+/** Of all searches: many at once do not hold up requests for longer than one does. */
+const nextSlice = createTimeSlices();
+
 /** The latest request with this id; null: none of those that are remembered. */
 export async function findDecision({ decisions, inForce }: Pick<Metrics, "decisions" | "inForce">, id: string): Promise<RequestDecision | null> {
   const ring = decisions?.ring ?? null;
   if (decisions === null || ring === null || !REQUEST_ID.test(id)) return null;
   learnNames(decisions, inForce);
   const line = Buffer.from(`${idText(id)}\n`, "latin1");
-  const slice = paced();
+  await nextSlice();
+  const slice = paced(nextSlice);
   const newest = ring.last;
   for (let age = 0; age < ring.count; age++) {
     if (age % 1_000 === 999) await slice();
@@ -105,24 +109,33 @@ const CHANGE_MS = 1_000;
 
 /**
  * To be called before another configuration takes effect: its names stay known. Returns what is to be called afterwards: the newest decisions
- * are taken over if another number of them is kept.
+ * are taken over, in slices, if another number of them is kept. The promise never rejects.
  */
-export function followDecisions({ decisions, inForce }: Pick<Metrics, "inForce" | "decisions">, clock: Clock): () => void {
-  if (decisions === null) return () => {};
+export function followDecisions({ decisions, inForce }: Pick<Metrics, "inForce" | "decisions">, clock: Clock): () => Promise<void> {
+  if (decisions === null) return () => Promise.resolve();
   learnNames(decisions, inForce);
   const former = decisions.ring;
   return () => {
-    const { ring } = decisions;
-    if (former === null || ring === null || former.count === ring.count) return;
+    const { ring, moved } = decisions;
+    if (former === null || ring === null || former.count === ring.count) return moved;
     const newest = former.last;
-    const most = Math.min(former.count, ring.count);
-    for (let age = 0; age < most; age++) move(former, former.before(newest, age), ring, most - age);
     // What other threads have ended before they had the new configuration.
     clock.after(CHANGE_MS, () => {
       const late = (former.last - newest + former.lap) % former.lap;
       for (let age = Math.min(late, former.count) - 1; age >= 0; age--) move(former, former.before(former.last, age), ring, null);
     });
+    return (decisions.moved = moved.then(() => moveAll(former, newest, ring)));
   };
+}
+
+/** In slices: a million takes a second. */
+async function moveAll(from: DecisionRing, newest: number, ring: DecisionRing): Promise<void> {
+  const most = Math.min(from.count, ring.count);
+  const slice = paced(nextSlice);
+  for (let age = 0; age < most; age++) {
+    if (age % 1_000 === 999) await slice();
+    move(from, from.before(newest, age), ring, most - age);
+  }
 }
 
 /** `to`: a number that was kept free for it; null: the next one. */

@@ -9,7 +9,7 @@ import { textHash } from "../base/mix.ts";
 import { Call, type Notes, type PluginTime } from "../http/exchange.ts";
 import { redactedPath } from "../http/redact.ts";
 import type { RequestFacts } from "../http/request_facts.ts";
-import { hostOf, pathOf, plainPath, short } from "./access_line.ts";
+import { hostOf, pathOf, plainPath } from "./access_line.ts";
 
 const DEFAULT_COUNT = 10_000;
 /** Of the number of requests so far, in front of the slots. */
@@ -95,6 +95,8 @@ export class DecisionRing {
 export class Decisions {
   /** Null: none are kept. */
   ring: DecisionRing | null = null;
+  /** Resolves when it has those that it takes over. */
+  moved: Promise<void> = Promise.resolve();
   /** What numbers in slots stand for. */
   readonly names = new Map<number, string>();
   readonly #numbers = new Map<string | null, number>([[null, 0]]);
@@ -140,9 +142,9 @@ export class Decisions {
     doubles[++double] = this.numberOf(answererOf(notes));
     let end = at + SLOT_BYTES;
     let next = ring.line(at + TEXTS_AT, idText(call.id), end);
-    next = ring.line(next, short(clientAddress, MOST.client), end);
-    next = ring.line(next, short(method, MOST.method), end);
-    next = ring.line(next, short(notes.code ?? (call.aborted ? "client_closed" : ""), MOST.code), end);
+    next = ring.line(next, clientAddress, next + MOST.client + 1);
+    next = ring.line(next, method, next + MOST.method + 1);
+    next = ring.line(next, notes.code ?? (call.aborted ? "client_closed" : ""), next + MOST.code + 1);
     // The latest tries, as many as leave room for a part of the path; one is under way if the client has disconnected.
     const { askedAt, upstream, tried: before } = notes;
     let tries = 0;

@@ -157,6 +157,19 @@ describe("GET /gateway/events", () => {
     expect(next.status).toBe(200);
   });
 
+  it("leaves places to the administrator: a viewer has 24 of 32", () => {
+    const streams = new EventStreams({ ...optionsFrom(source), clock: manualClock(), log: silentLog });
+    onTestFinished(() => streams.close());
+    const [viewer, admin] = [{ user: "eve", role: "viewer" }, { user: "anna", role: "admin" }] as const;
+    for (const [who, most, other] of [[viewer, 24, "open"], [admin, 8, "full"]] as const) {
+      for (let i = 0; i < most; i++) {
+        expect(streams.stateFor(who)).toBe("open");
+        streams.open(() => true, "", who.user).resume();
+      }
+      expect([streams.stateFor(who), streams.stateFor(who === viewer ? admin : viewer)]).toEqual(["full", other]);
+    }
+  });
+
   it("works over TLS", async () => {
     const { first, clock } = await listening({ tls: { cert: CERT, key: KEY } });
     clock.advance(1_000);
@@ -220,13 +233,13 @@ describe("with workers, which are asked first", () => {
     const { source: told, answer, waits } = asking();
     const clock = manualClock();
     const streams = new EventStreams({ ...optionsFrom(told), clock, log: silentLog });
-    const first = streams.open(() => true);
+    const first = streams.open(() => true, "", "anna");
     clock.advance(1_000);
     expect([waits(), clock.pending]).toEqual([1, 0]);
     first.destroy();
     await once(first, "close");
-    const second = streams.open(() => true).resume();
-    streams.open(() => true).resume();
+    const second = streams.open(() => true, "", "anna").resume();
+    streams.open(() => true, "", "anna").resume();
     await answer();
     expect(clock.pending).toBe(1);
     clock.advance(1_000);
@@ -241,7 +254,7 @@ describe("with workers, which are asked first", () => {
     const { source: told, answer } = asking();
     const clock = manualClock();
     const streams = new EventStreams({ ...optionsFrom(told), clock, log: silentLog });
-    const body = streams.open(() => true).resume();
+    const body = streams.open(() => true, "", "anna").resume();
     clock.advance(1_000);
     streams.close();
     await once(body, "close");
@@ -323,7 +336,7 @@ describe("a reader that does not read", () => {
     const clock = manualClock();
     const { now, source: told } = changing();
     const events = new EventStreams({ ...optionsFrom(told), clock, log: silentLog, maxStreams: 2 });
-    const server = createServer((_, response) => events.open(() => true).pipe(response.writeHead(200))).listen(0, "127.0.0.1");
+    const server = createServer((_, response) => events.open(() => true, "", "anna").pipe(response.writeHead(200))).listen(0, "127.0.0.1");
     await once(server, "listening");
     onTestFinished(() => void server.close().closeAllConnections());
     const read = () => {
@@ -336,7 +349,7 @@ describe("a reader that does not read", () => {
     const quick = read();
     const blocked = read();
     blocked.socket.pause();
-    await eventually(() => events.state === "full");
+    await eventually(() => events.stateFor({ user: "anna", role: "admin" }) === "full");
     for (let i = 1; i <= 20; i++) {
       now.status = large(`round ${i}`);
       clock.advance(1_000);
@@ -361,8 +374,8 @@ describe("a reader that does not read", () => {
 
   it("a reader that does not read loses its connection after half a minute", async () => {
     const { clock, events } = await slow();
-    expect(events.state).toBe("full");
+    expect(events.stateFor({ user: "anna", role: "admin" })).toBe("full");
     clock.advance(31_000);
-    expect(events.state).toBe("open");
+    expect(events.stateFor({ user: "anna", role: "admin" })).toBe("open");
   });
 });

@@ -132,7 +132,7 @@ describe("the streams of the tail", () => {
     expect(fast.isEnded()).toBe(false);
     streams.close();
     await once(quick, "close");
-    expect(streams.stateFor("anna")).toBe("ended");
+    expect(streams.stateFor({ user: "anna" })).toBe("ended");
   });
 
   it("stay bounded under a flood: 20,000 requests a second, of which a reader gets 50 lines", async () => {

@@ -38,6 +38,23 @@ describe("POST /gateway/upstreams/{service}/{id}", () => {
     expect((await states())[0]).toMatchObject({ admin_state: null, usable: true });
   });
 
+  it("is 409 where a reload has put the upstream back meanwhile, but for the state that it has then", async () => {
+    let meanwhile: (() => Promise<unknown>) | null = null;
+    const refresh = () => {
+      const during = meanwhile?.() ?? null;
+      meanwhile = null;
+      return during as Promise<void> | null;
+    };
+    const { asAdmin, gateway } = await writable(withPort(1), { refresh });
+    for (const [state, status, code] of [["drain", 409, "conflict"], ["eject", 409, "conflict"], ["use", 200, undefined]] as const) {
+      meanwhile = () => gateway.reload();
+      const got = await asAdmin("POST", "/gateway/upstreams/s/u", stateful(state));
+      expect([got.status, got.json.code]).toEqual([status, code]);
+    }
+    meanwhile = async () => gateway.rereadFiles();
+    expect((await asAdmin("POST", "/gateway/upstreams/s/u", stateful("drain"))).json.admin_state).toBe("drain");
+  });
+
   it("takes names percent-encoded, and refuses what is no encoding", async () => {
     const odd = "a/b %?#ü";
     const { asAdmin } = await writable(withPort(1, { name: "shop ü", upstreams: [upstream("u"), upstream(odd)] }));

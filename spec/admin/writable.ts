@@ -65,7 +65,7 @@ export async function writable(config: object | string = withPort(1), { path, ke
   if (!read.ok) throw new Error(read.issues.join());
   const settings = { ...read.settings, configKeyPath: keyFile ?? null };
   const reload: NonNullable<AdminChanges["reload"]> = (replacement) => reloadFrom(gateway, "admin", settings, log, undefined, replacement);
-  const writing = new Writing({ gateway, settings, refresh: () => null, onRequest: OF_ADMIN, redactSecrets: changes.redactSecrets ?? false, auditLogPath, clock: systemClock, reload, log });
+  const writing = new Writing({ gateway, settings, refresh: changes.refresh ?? (() => null), onRequest: OF_ADMIN, redactSecrets: changes.redactSecrets ?? false, auditLogPath, clock: systemClock, reload, log });
   writing.followGateway();
   const { ask, login, port } = await startAdmin({ viewer: VIEWER, write: true, writing: writing.at, gateway, reload, log, ...changes });
   const [admin, viewer] = [cookieOf(await login()), cookieOf(await login(AS_VIEWER))];

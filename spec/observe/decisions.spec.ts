@@ -1,4 +1,4 @@
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { Call, type Notes } from "../../lib/http/exchange.ts";
 import type { RequestFacts } from "../../lib/http/request_facts.ts";
 import { findDecision, followDecisions } from "../../lib/observe/decision_reader.ts";
@@ -25,7 +25,7 @@ function kept(count: number | undefined = 100, memory = new Map<string, SharedAr
   const reload = (kept?: number) => {
     const follow = followDecisions(metrics, clock);
     adopt(kept);
-    follow();
+    return follow();
   };
   adopt(count);
   const end = (id: string, facts: Partial<RequestFacts> = {}, notes: Partial<Notes> = {}, isAborted = false) => {
@@ -36,6 +36,15 @@ function kept(count: number | undefined = 100, memory = new Map<string, SharedAr
   };
   const find = (id: string) => findDecision(metrics, id);
   return { metrics, clock, memory, reload, end, find };
+}
+
+const turn = () => new Promise<void>((resolve) => void setImmediate(resolve));
+
+/** Each look at the clock takes longer than a slice may. */
+function slow() {
+  let now = 0;
+  const spy = vi.spyOn(performance, "now").mockImplementation(() => (now += 10));
+  onTestFinished(() => spy.mockRestore());
 }
 
 const tried = (upstream: string, status: number | null, ms: number, before: Notes["tried"] = null) => ({ upstream, status, ms, before });
@@ -93,7 +102,9 @@ describe("a decision", () => {
     const found = (await find(id))!;
     expect(found).toMatchObject({ client, status: 503, service: "shop", route: "items", digest: DIGEST });
     expect(found.tries.at(-1)).toEqual({ upstream: "a", status: 503, ms: 10 });
-    expect([found.host!.endsWith("…"), found.path!.endsWith("…"), found.code]).toEqual([true, true, "c".repeat(28)]);
+    expect([found.host!.endsWith("…"), found.path!.endsWith("…"), found.code, found.method]).toEqual([true, true, `${"c".repeat(27)}…`, "MMMMMMMMM…"]);
+    end("mapped", { clientAddress: "0000:0000:0000:0000:0000:fffe:192.168.100.228" });
+    expect((await find("mapped"))!.client).toBe("0000:0000:0000:0000:0000:fffe:192.168.1…");
     end("short", { target: `/${"p".repeat(300)}` }, { tried: many });
     expect((await find("short"))!.tries.length).toBeGreaterThan(3);
     expect((await find("short"))!.path).toMatch(/^\/p{8,}…$/);
@@ -151,24 +162,58 @@ describe("the ring of decisions", () => {
   it.each([[100, 10], [10, 100], [100, 99], [64, 63], [1, 1_000]])("keeps the newest where a reload changes %d to %d", async (before, after) => {
     const { end, find, reload } = kept(before);
     for (let i = 0; i < 250; i++) end(`r${i}`);
-    reload(after);
+    await reload(after);
     const stay = Math.min(before, after);
     expect(await present(find, upTo(0, 250))).toEqual(upTo(250 - stay, 250));
     for (let i = 250; i < 255; i++) end(`r${i}`);
     expect(await present(find, upTo(0, 255))).toEqual(upTo(255 - Math.min(after, stay + 5), 255));
   });
 
+  it("is moved in slices, and as a whole where reloads follow one another", async () => {
+    const { end, find, reload, metrics } = kept(5_000);
+    for (let i = 0; i < 5_000; i++) end(`r${i}`);
+    slow();
+    let isMoved = false;
+    const first = reload(4_000)!.then(() => (isMoved = true));
+    await turn();
+    expect(isMoved).toBe(false);
+    end("new");
+    const second = reload(6_000);
+    await Promise.all([first, second]);
+    vi.restoreAllMocks();
+    expect(metrics.decisions!.ring!.count).toBe(6_000);
+    expect(await present(find, [1_000, 1_001, 2_000, 3_000, 4_999])).toEqual([1_001, 2_000, 3_000, 4_999]);
+    expect(await find("new")).not.toBeNull();
+  });
+
+  it("is searched by one at a time, in slices: many hold up requests for no longer than one", async () => {
+    const { end, find } = kept(100);
+    end("r1");
+    let found = 0;
+    const all = Promise.all(Array.from({ length: 10 }, async (_, i) => {
+      await find(i % 2 === 0 ? "r1" : "none");
+      found++;
+    }));
+    const inTurns: number[] = [];
+    for (let before = 0; found < 10; before = found) {
+      await turn();
+      inTurns.push(found - before);
+    }
+    await all;
+    expect(Math.max(...inTurns)).toBe(1);
+  });
+
   it("is kept by a reload of other things, and dropped by one to 0", async () => {
     const { end, find, reload } = kept(100);
     end("r1", {}, { service: "shop", route: "items" });
-    reload(100);
+    await reload(100);
     end("r2");
     expect(await present(find, [1, 2])).toEqual([1, 2]);
     expect(await find("r1")).toMatchObject({ service: "shop", route: "items" });
-    reload(0);
+    await reload(0);
     end("r3");
     expect(await present(find, [1, 2, 3])).toEqual([]);
-    reload(100);
+    await reload(100);
     end("r4");
     expect(await present(find, [3, 4])).toEqual([4]);
   });
@@ -177,7 +222,7 @@ describe("the ring of decisions", () => {
     const { end, find, reload, metrics, clock } = kept(100);
     const late = metrics.decisions!.ring;
     end("r1");
-    reload(200);
+    await reload(200);
     const next = metrics.decisions!.ring;
     metrics.decisions!.ring = late;
     end("r2");
