@@ -8,7 +8,7 @@ import type { CompleteOptions } from "./gateway/options.ts";
 import type { Parts as PluginModules } from "./gateway/parts.ts";
 import { withAllParts } from "./parts/all_parts.ts";
 
-export interface GatewayOptions extends Omit<CompleteOptions, "modules" | "source" | "hasHttps" | "state" | "seen"> {
+export interface GatewayOptions extends Omit<CompleteOptions, "modules" | "source" | "hasHttps" | "state" | "seen" | "audit"> {
   /** The result of `loadPluginModules` for the same configuration; needed where it has `global.plugin_modules`. */
   readonly modules?: PluginModules;
 }

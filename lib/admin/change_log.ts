@@ -1,11 +1,12 @@
 /**
- * Reports changes by the administrator: each is a line of the program's log, and of a file of its own where one is set.
+ * Reports changes by the administrator: each is a line of the program's log, of the audit log and of a file of its own, where they are set.
  */
 import { appendFile } from "node:fs/promises";
 import { closeSync, openSync } from "node:fs";
 import type { Clock } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
+import type { AuditSink } from "../gateway/gateway_audit.ts";
 import { whyUnwritable } from "../observe/log_file.ts";
 
 export type AdminChange = {
@@ -21,15 +22,17 @@ export class ChangeLog {
   readonly #path: string | null;
   readonly #clock: Clock;
   readonly #log: Log;
+  readonly #audit: AuditSink | null;
   #last: Promise<void> = Promise.resolve();
   /** Lines that could not be written; the next line says how many. */
   #lost = 0;
 
   /** Throws where lines could not be written. The file is opened for each line, so that it may be renamed at any time. */
-  constructor(path: string | null, clock: Clock, log: Log) {
+  constructor(path: string | null, clock: Clock, log: Log, audit: AuditSink | null = null) {
     this.#path = path;
     this.#clock = clock;
     this.#log = log;
+    this.#audit = audit;
     if (path === null) return;
     try {
       closeSync(openSync(path, "a", 0o600));
@@ -38,10 +41,13 @@ export class ChangeLog {
     }
   }
 
-  add(change: AdminChange): void {
+  /** Resolves when the audit log has it, see `AuditLog.written`. */
+  async add(change: AdminChange): Promise<void> {
     this.#log.info("admin change", { ...change });
+    this.#audit?.add("admin_change", { by: "admin", ...change });
     const time = new Date(this.#clock.wall()).toISOString();
     this.#last = this.#last.then(() => this.#write({ time, message: "admin change", ...change }));
+    await this.#audit?.written();
   }
 
   async #write(line: object): Promise<void> {

@@ -91,7 +91,7 @@ export class Endpoints {
       answer: async (inbound, { role }) => (await loaded(onRequest.shown)).shownRequest(path, inbound, options, this.#secretsFor(inbound.target, role)),
     });
     const explain: Endpoint["answer"] = async (inbound, { role }) => (await loaded(onRequest.explain)).explainRequest(inbound, options, this.#secretsFor(inbound.target, role));
-    const reload: Endpoint["answer"] = async (inbound) => (await loaded(onRequest.reload)).reloadRequest(inbound, options);
+    const reload: Endpoint["answer"] = async (inbound, { user }) => (await loaded(onRequest.reload)).reloadRequest(inbound, user, options);
     this.#table = {
       "/login": { method: "POST", isOpen: true, answer: (inbound) => this.#logIn(inbound) },
       "/logout": { method: "DELETE", isOpen: true, answer: (inbound) => this.#logOut(inbound) },
@@ -205,7 +205,10 @@ export class Endpoints {
     const found = await this.#accountOf(inbound, isScript ? scriptChallenge(this.#options.cookie) : BASIC_CHALLENGE);
     if ("status" in found) return found;
     const { user, role, expiresAt, cookie } = (await this.#sessions()).issue(found.role);
-    this.#options.log.info("admin logged in", { address: inbound.clientAddress, request_id: inbound.call.id, role });
+    const from = { address: inbound.clientAddress, request_id: inbound.call.id, role };
+    this.#options.log.info("admin logged in", from);
+    this.#options.audit?.add("login", { by: role, user, ...from });
+    await this.#options.audit?.written();
     return json(200, { user, role, expires_at: new Date(expiresAt).toISOString() }, ["Set-Cookie", cookie]);
   }
 
@@ -222,7 +225,7 @@ export class Endpoints {
   async #accountOf(inbound: Inbound, challenge: HeaderList): Promise<Pick<Account, "role" | "user"> | Reply> {
     const { Login, accountOf } = await loaded(this.#options.onRequest.login);
     this.#login ??= new Login(this.#options);
-    return accountOf(this.#login, inbound, challenge, this.#options.log);
+    return accountOf(this.#login, inbound, challenge, this.#options);
   }
 
   async #logOut({ headers }: Inbound): Promise<Reply> {

@@ -4,7 +4,6 @@
 import { createHmac, randomBytes, timingSafeEqual } from "node:crypto";
 import { networkOf } from "../base/cidr.ts";
 import { callerAddress } from "../base/ip_address.ts";
-import type { Log } from "../base/log.ts";
 import { sameText, verifyPassword } from "../base/password.ts";
 import { createTaskQueue } from "../base/task_queue.ts";
 import { basicCredentials, type Credentials } from "../http/basic.ts";
@@ -102,8 +101,9 @@ export class Login {
 const NO_PAIR = Buffer.alloc(32);
 
 /** Whose credentials a request carries, or the reply to one without any. */
-export async function accountOf(login: Login, { call, headers, clientAddress }: Inbound, challenge: HeaderList, log: Log): Promise<Pick<Account, "role" | "user"> | Reply> {
-  const outcome = await login.attempt(headerValue(headers, "authorization"), clientAddress);
+export async function accountOf(login: Login, { call, headers, clientAddress }: Inbound, challenge: HeaderList, { log, audit }: Pick<InterfaceOptions, "log" | "audit">): Promise<Pick<Account, "role" | "user"> | Reply> {
+  const authorization = headerValue(headers, "authorization");
+  const outcome = await login.attempt(authorization, clientAddress);
   switch (outcome.kind) {
     case "accepted":
       return outcome.account;
@@ -114,10 +114,16 @@ export async function accountOf(login: Login, { call, headers, clientAddress }: 
     case "wrong":
       // Without the user name: people type passwords there.
       log.warn("admin login failed", { address: clientAddress, request_id: call.id });
+      audit?.add("login_failed", { user: shortName(basicCredentials(authorization)!.user), address: clientAddress, request_id: call.id });
       return problem(call, "unauthenticated", { detail: "The user name or the password is wrong.", headers: challenge });
     case "missing":
       return problem(call, "unauthenticated", { detail: "Send the credentials of the administrator as HTTP Basic.", headers: challenge });
   }
+}
+
+/** At most 64 characters. */
+function shortName(name: string): string {
+  return Array.from(name.slice(0, 128)).slice(0, 64).join("");
 }
 
 const TOO_MANY_FAILED = {

@@ -18,7 +18,7 @@ const texts = createTaskQueue(5, 0);
 /** Somebody expects that it becomes the configuration. */
 const UNUSED_BODY: Unreadable = { code: "request_invalid", detail: "A reload reads the file of the gateway, and takes no body; dry_run=true tries one." };
 
-export async function reloadRequest(inbound: Inbound, { gateway, reload, log }: Pick<InterfaceOptions, "gateway" | "reload" | "log">): Promise<Reply> {
+export async function reloadRequest(inbound: Inbound, user: string, { gateway, reload, log }: Pick<InterfaceOptions, "gateway" | "reload" | "log">): Promise<Reply> {
   const { call, clientAddress } = inbound;
   const request = await readReloadRequest(inbound);
   if ("code" in request) return problem(call, request.code, { detail: request.detail });
@@ -31,7 +31,7 @@ export async function reloadRequest(inbound: Inbound, { gateway, reload, log }: 
     return inbound.body === null ? tried(null) : answerPosted(inbound, texts, (text) => tried(text.length === 0 ? null : text));
   }
   log.info("reload requested by an administrator", fields);
-  const reloaded = await reload();
+  const reloaded = await reload(undefined, { user, ...fields });
   const { digest } = reloaded;
   if (reloaded.outcome === "taken") return json(200, { digest, changed: reloaded.changes.length > 0, changes: reloaded.changes });
   const detail = `Configuration ${digest} stays in force.`;

@@ -8,6 +8,7 @@ import type { Json } from "../config/json.ts";
 import { MASK } from "../config/schema_core.ts";
 import type { Settings } from "../config/settings.ts";
 import type { Gateway } from "../embed/gateway.ts";
+import type { AuditSink } from "../gateway/gateway_audit.ts";
 import type { Replacement } from "../gateway/reloads.ts";
 import type { GatewayStatus, LastReload, LastTests, Warning } from "../gateway/status.ts";
 import type { GatewayStats, StatusCounts } from "../observe/stats.ts";
@@ -28,8 +29,10 @@ export interface InterfaceOptions extends Omit<NonNullable<Settings["admin"]>, "
   readonly refresh: (extent: "counts" | "all") => Promise<void> | null;
   /** In Prometheus' text format. */
   readonly metrics: () => Promise<Readable>;
-  /** Reloads like a change of the file does, and returns the outcome. With `replacement` it rejects where that cannot become the configuration. */
-  readonly reload: (replacement?: Replacement) => Promise<LastReload>;
+  /** Default: there is no audit log. */
+  readonly audit?: AuditSink | null;
+  /** `who`: see `AskedBy`. Reloads like a change of the file does, and returns the outcome. With `replacement` it rejects where that cannot become the configuration. */
+  readonly reload: (replacement?: Replacement, who?: object) => Promise<LastReload>;
 }
 
 type Shown = "shownConfig" | "maskedConfig" | "ready" | "status" | "health" | "lastTests" | "recentStats" | "explain" | "routePlugins" | "pluginKinds" | "dryRun" | "decision";

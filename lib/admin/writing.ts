@@ -24,7 +24,7 @@ import { json, queryOf, retryAfter } from "./replies.ts";
 import { SourceFile, type FileState } from "./source_file.ts";
 import type { InterfaceOptions } from "./views.ts";
 
-export interface WritingOptions extends Pick<InterfaceOptions, "reload" | "refresh" | "log" | "clock" | "redactSecrets"> {
+export interface WritingOptions extends Pick<InterfaceOptions, "reload" | "refresh" | "log" | "audit" | "clock" | "redactSecrets"> {
   readonly gateway: Gateway;
   readonly auditLogPath: string | null;
   readonly onRequest: Pick<OnRequest, "upstream">;
@@ -71,10 +71,10 @@ export class Writing {
 
   /** Throws where the file of ADMIN_AUDIT_LOG cannot be written. */
   constructor(options: WritingOptions) {
-    const { settings, auditLogPath, clock, log } = options;
+    const { settings, auditLogPath, clock, log, audit } = options;
     this.#options = options;
     this.#file = new SourceFile(settings.configPath);
-    this.#changes = new ChangeLog(auditLogPath, clock, log);
+    this.#changes = new ChangeLog(auditLogPath, clock, log, audit);
   }
 
   /** From now on each configuration that comes into force is in the history, beginning with the present one. */
@@ -199,9 +199,9 @@ export class Writing {
       const { digest: inForce } = this.#configuration.snapshot;
       const [user, address] = [who.user, clientAddress];
       this.#author = { digest: sourceDigest(text), by: { user, address } };
-      const reloaded = await reload({ text, write: (expect) => file.replace(text, before, expect) });
+      const reloaded = await reload({ text, write: (expect) => file.replace(text, before, expect) }, { user, address, request_id: call.id });
       const { digest } = reloaded;
-      this.#changes.add({ user, address, action, before: before.digest, after: digest, request_id: call.id });
+      await this.#changes.add({ user, address, action, before: before.digest, after: digest, request_id: call.id });
       return json(200, { digest, changed: digest !== inForce, changes: "changes" in reloaded ? reloaded.changes : [] }, ["ETag", `"${digest}"`]);
     } catch (error) {
       this.#author = null; // who writes the same text into the file later is somebody else

@@ -81,13 +81,14 @@ export async function auditOf(flags: Flags) {
   const backendCa = settings.manager?.backendCaPath ?? null;
   const files = [...watched, ...bySettings, ...(backendCa === null ? [] : [resolve(backendCa)])];
   const state = settings.stateDir === null ? [] : [resolve(settings.stateDir, "*")];
+  const ownLog = settings.audit === null ? [] : [resolve(settings.audit.logPath)];
   const changed = writtenByAdmin(settings);
   const audit: Audit = {
     modules: atStart,
     lines: atStart.reduce((sum, { lines }) => sum + lines, 0),
     on_request: onRequest(settings, modules, atStart),
-    reads: unique([...state, ...files, ...files.map(realPath), ...programFiles(settings), ...(names.length === 0 ? [] : NAME_FILES)]).sort(),
-    writes: [...(config.global.accessLog.enabled && config.global.accessLog.file !== undefined ? [config.global.accessLog.file] : []), ...state, ...changed],
+    reads: unique([...state, ...ownLog, ...files, ...files.map(realPath), ...programFiles(settings), ...(names.length === 0 ? [] : NAME_FILES)]).sort(),
+    writes: [...(config.global.accessLog.enabled && config.global.accessLog.file !== undefined ? [config.global.accessLog.file] : []), ...state, ...ownLog, ...changed],
     listens,
     dials: [...dials, ...(hasNameServers ? nameServers() : [])],
     secrets: unique([...secretsOfSettings(settings, flags), ...secretsOf(read), ...keys.map((path) => `file:${path}`)]),

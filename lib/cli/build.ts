@@ -167,7 +167,7 @@ const OF_SETTINGS: Readonly<Record<string, object>> = { admin: { admin: {} }, pr
 /** What a name brings besides what has this name. */
 const BRINGS: Readonly<Record<string, readonly string[]>> = {
   ...{ proof: ["test", "explain", "diff"], test: ["tests"], health: ["choice"], split: ["choice"] },
-  ...{ admin: ["reload"], manager: ["managerProxy"] },
+  ...{ admin: ["reload"], manager: ["managerProxy"], auditLog: ["verify-log"] },
 };
 
 /** For `--with`. */

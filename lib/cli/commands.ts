@@ -174,6 +174,17 @@ export const COMMANDS = {
     exits: "0 the release is whole and signed, 1 it is not",
     load: async () => (await import("./verify.ts")).verify,
   },
+  "verify-log": {
+    operand: "FILE…",
+    about: "Check that an audit log is whole, its files from the oldest on, and print its first and last seq and the last line's SHA-256",
+    settings: {},
+    flags: {
+      partial: { value: null, help: "The first line may have another seq than 1: former files are kept elsewhere." },
+      key: { value: "PEM", help: "File with the private Ed25519 key that signs what is printed." },
+    },
+    exits: "0 whole, 1 broken",
+    load: async () => (await import("./verify_log.ts")).verifyLog,
+  },
   help: {
     operand: "[COMMAND|CODE]",
     about: "Print this text, the help of one command, or what an error or warning code means and what to do",

@@ -16,6 +16,7 @@ export const ON_DEMAND = {
   tlsServer: () => import("./tls_files.ts"),
   workers: () => import("./workers.ts"),
   stateDir: () => import("./state_dir.ts"),
+  auditLog: () => import("./audit_log.ts"),
   ownFolder: () => import("./own_folder.ts"),
   admin: () => import("./admin_interface.ts"),
   adminWrite: () => import("../admin/writing.ts"),
@@ -34,7 +35,7 @@ export async function settingsOf(flags: Flags, environment: Environment, host: H
 export type Named = readonly (keyof typeof ON_DEMAND)[];
 
 /** What of `ON_DEMAND` settings name. */
-export function onDemandOf({ admin, probe, manager, workers, serverCertPath, stateDir }: Settings): Named {
+export function onDemandOf({ admin, probe, manager, workers, serverCertPath, stateDir, audit }: Settings): Named {
   return [
     ...(serverCertPath === null ? [] : (["tlsServer"] as const)),
     ...(admin === null ? [] : (["admin"] as const)),
@@ -44,6 +45,7 @@ export function onDemandOf({ admin, probe, manager, workers, serverCertPath, sta
     ...(manager === null || manager.backendUrl === null ? [] : (["managerProxy"] as const)),
     ...(workers === 1 ? [] : (["workers"] as const)),
     ...(stateDir === null ? [] : (["stateDir"] as const)),
+    ...(audit === null ? [] : (["auditLog"] as const)),
     ...(workers === 1 && admin === null ? [] : (["ownFolder"] as const)),
   ];
 }
@@ -51,7 +53,7 @@ export function onDemandOf({ admin, probe, manager, workers, serverCertPath, sta
 export const TLS_PARTS = ["tlsServer", "http2Server"] as const;
 
 /** The parts of a gateway that settings name. */
-export function partsNamedBy({ configKeyPath, tracing, admin, probe, workers, serverCertPath }: Settings): readonly PartName[] {
+export function partsNamedBy({ configKeyPath, tracing, admin, probe, workers, serverCertPath, audit }: Settings): readonly PartName[] {
   const isAsked = admin !== null || probe !== null;
   return [
     ...(configKeyPath === null ? [] : (["signatures"] as const)),
@@ -61,5 +63,6 @@ export function partsNamedBy({ configKeyPath, tracing, admin, probe, workers, se
     ...(workers === 1 ? [] : (["sharedHealth", "sharedCallers", "shared"] as const)),
     ...(workers === 1 || !isAsked ? [] : (["workerReports"] as const)),
     ...(serverCertPath === null ? [] : TLS_PARTS),
+    ...(audit === null ? [] : (["gatewayAudit"] as const)),
   ];
 }

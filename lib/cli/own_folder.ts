@@ -13,7 +13,7 @@ export function inOwnFolder(settings: Settings): Settings {
   if (process.permission === undefined) return settings;
   const isPath = (name: string, value: unknown): value is string => name.endsWith("Path") && typeof value === "string";
   const absolute = <T extends object>(part: T) => Object.fromEntries(Object.entries(part).map(([name, value]) => [name, isPath(name, value) ? resolve(value) : value])) as T;
-  const resolved = absolute({ ...settings, manager: settings.manager && absolute(settings.manager), admin: settings.admin && absolute(settings.admin) });
+  const resolved = absolute({ ...settings, audit: settings.audit && absolute(settings.audit), manager: settings.manager && absolute(settings.manager), admin: settings.admin && absolute(settings.admin) });
   process.chdir(fileURLToPath(new URL(".", import.meta.url)));
   return resolved;
 }

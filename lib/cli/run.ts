@@ -10,6 +10,7 @@ import type { Flags } from "../config/start_settings.ts";
 import { watchFiles } from "../config/watch.ts";
 import { answerForThread } from "../gateway/faults.ts";
 import { ConfigError, GatewayCore, type ReloadCause } from "../gateway/gateway.ts";
+import type { GatewayAudit } from "../gateway/gateway_audit.ts";
 import { loaded } from "../gateway/parts.ts";
 import type { Replacement } from "../gateway/reloads.ts";
 import { LineWriter } from "../observe/line_writer.ts";
@@ -23,14 +24,15 @@ import { start, type Started } from "./start.ts";
 export async function run({ flags, unknown = [] }: { readonly flags: Flags; readonly unknown?: readonly string[] }): Promise<ExitCode> {
   const settings = await settingsOf(flags, process.env, { terminal: process.stderr.isTTY === true, issues: unknown });
   try {
-    return await serve(onDemandOf(settings).includes("ownFolder") ? (await ON_DEMAND.ownFolder()).inOwnFolder(settings) : settings);
+    const own = onDemandOf(settings).includes("ownFolder") ? (await ON_DEMAND.ownFolder()).inOwnFolder(settings) : settings;
+    return await (own.audit === null ? serve(own) : (await ON_DEMAND.auditLog()).audited(own, serve));
   } catch (error) {
     if (error instanceof ConfigError) return reportErrors(error);
     throw error;
   }
 }
 
-async function serve(settings: Settings): Promise<ExitCode> {
+async function serve(settings: Settings, audit: GatewayAudit | null = null): Promise<ExitCode> {
   const log = createLog({ level: settings.logLevel, format: settings.logFormat });
   const tls = settings.serverCertPath === null ? null : await ON_DEMAND.tlsServer();
   const sockets = process.env.LISTEN_FDS ? (await ON_DEMAND.sockets()).passedSockets(process.env, process.pid, settings, log) : undefined;
@@ -53,7 +55,7 @@ async function serve(settings: Settings): Promise<ExitCode> {
   process.on("SIGHUP", onHangup).on("SIGUSR1", onUser1);
   const output = new LineWriter(process.stdout.fd, { log, clock: systemClock });
   const { configPath: configFile, configKeyPath } = settings;
-  const options = { configFile, tests: settings.tests, ...(configKeyPath !== null && { configKeyFile: configKeyPath }), ...(sockets && { sockets }), accessLog: (lines: string) => output.write(lines) };
+  const options = { audit, configFile, tests: settings.tests, ...(configKeyPath !== null && { configKeyFile: configKeyPath }), ...(sockets && { sockets }), accessLog: (lines: string) => output.write(lines) };
   let started: Started | null = null;
   let stopped: Promise<ExitCode> | null = null;
   // From the first open port on a request may be in flight, and the start goes on: what it opens is drained when it is there.
@@ -65,10 +67,11 @@ async function serve(settings: Settings): Promise<ExitCode> {
     stopped = untilStopped(async (signal) => drain(signal, await starting, settings, log), log, cut);
     stopped.catch(ignore);
   };
-  const starting = start(settings, { ...options, reload: async (replacement) => reloadAll(await starting, "admin", replacement), onListen }, log);
+  const starting = start(settings, { ...options, reload: async (replacement, who) => reloadAll(await starting, "admin", replacement, who), onListen }, log);
   try {
     started = await starting;
     followFiles(started, startedAt);
+    audit?.applied({ by: "start" }, null, GatewayCore.partsOf(started.gateway).configuration);
     announce(started, settings, log);
     const code = await stopped!;
     await waitAtMost(output.close(), LINGER_MS);
@@ -98,15 +101,15 @@ function reloadOnChange(settings: Settings, tls: Awaited<ReturnType<typeof ON_DE
     // Includes changes before the files were watched.
     if (named.length > 0) reread().catch(({ message }: Error) => log.error(message));
   };
-  const reload = async (started: Started, by: ReloadCause, replacement?: Replacement) => {
+  const reload = async (started: Started, by: ReloadCause, replacement?: Replacement, who?: object) => {
     const since = Date.now();
     const { reloadFrom } = await loaded(ON_DEMAND.reloading);
-    return reloadFrom(started.gateway, by, settings, log, () => followFiles(started, since), replacement && { ...replacement, write: () => replacement.write(reloading.expect) });
+    return reloadFrom(started.gateway, by, settings, log, () => followFiles(started, since), replacement && { ...replacement, write: () => replacement.write(reloading.expect) }, who);
   };
   /** The configuration, and every file that it or the settings name. */
-  const reloadAll = (started: Started, by: ReloadCause, replacement?: Replacement) => {
+  const reloadAll = (started: Started, by: ReloadCause, replacement?: Replacement, who?: object) => {
     renew(started);
-    return reload(started, by, replacement);
+    return reload(started, by, replacement, who);
   };
   const tlsFiles = watchFiles(whenStarted(renew));
   tlsFiles.follow(tls?.tlsPaths(settings) ?? []);

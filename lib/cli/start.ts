@@ -44,11 +44,11 @@ export interface Started {
   readonly workers: number;
 }
 
-export interface StartOptions extends Pick<CompleteOptions, "config" | "configFile" | "configKeyFile" | "tests" | "accessLog"> {
+export interface StartOptions extends Pick<CompleteOptions, "config" | "configFile" | "configKeyFile" | "tests" | "accessLog" | "audit"> {
   /** Used in place of ports that would be opened. Default: none. */
   readonly sockets?: PassedSockets;
   /** Called for a reload through the admin interface. */
-  readonly reload: (replacement?: Replacement) => Promise<LastReload>;
+  readonly reload: (replacement?: Replacement, who?: object) => Promise<LastReload>;
   /** Called before the first port is open. */
   readonly onListen?: () => void;
 }

@@ -6,6 +6,8 @@ import type { TracingSettings } from "../config/tracing.ts";
 import type { Bundle, ReportExtent } from "../gateway/bundle.ts";
 import { ConfigError } from "../gateway/config_error.ts";
 import type { PartName } from "../gateway/parts.ts";
+import type { AuditSettings } from "../gateway/gateway_audit.ts";
+import type { AuditEvent } from "../observe/audit_log.ts";
 import type { TailBatch, TailReader } from "../observe/tail.ts";
 import type { WorkerReport } from "../report/worker_reports.ts";
 import type { TlsFiles } from "../server/tls.ts";
@@ -29,6 +31,8 @@ export type ToWorker =
   | ({ readonly type: "setUpstream"; readonly reload: number } & UpstreamState)
   /** Answered with "report". */
   | { readonly type: "report"; readonly extent: ReportExtent }
+  /** Answers "audit". */
+  | { readonly type: "audited"; readonly isWritten: boolean }
   /** See `WorkerReports.tail`. */
   | { readonly type: "tail"; readonly readers: readonly TailReader[] }
   /** See `Listener.stopAccepting`; answered with "stopped". */
@@ -50,6 +54,8 @@ export type ToMain =
   | { readonly type: "log"; readonly line: string }
   /** Whole lines of the access log. */
   | { readonly type: "access"; readonly lines: string }
+  /** See `AuditLog.addEvents`; answered with "audited". */
+  | { readonly type: "audit"; readonly events: readonly AuditEvent[]; readonly lost: number }
   /** Also when the worker ends. */
   | { readonly type: "report"; readonly report: WorkerReport }
   | { readonly type: "tail"; readonly batches: readonly TailBatch[] }
@@ -78,6 +84,8 @@ export interface WorkerStart {
   readonly tracing: TracingSettings | null;
   /** The parts that settings name. */
   readonly parts: readonly PartName[];
+  /** Null: there is no audit log. */
+  readonly audit: AuditSettings | null;
   /** See `CompleteOptions`; null without an admin interface. */
   readonly adminCookie: string | null;
   readonly id: number;

@@ -223,7 +223,7 @@ export class Supervisor implements Followers {
     const { index } = place;
     const start: WorkerStart = {
       ...{ id: ++this.#lastId, place: index, count, log, tracing, adminCookie, parts, bundle: this.#parts!.configuration.bundle, words: this.#words },
-      ...{ addresses: this.#addresses, tls: this.#tls, ticketKey: this.#ticketKey, inFlight: new SharedArrayBuffer(IN_FLIGHT_BYTES) },
+      ...{ addresses: this.#addresses, tls: this.#tls, audit: this.#parts!.audit?.settings ?? null, ticketKey: this.#ticketKey, inFlight: new SharedArrayBuffer(IN_FLIGHT_BYTES) },
     };
     Object.assign(place, { id: start.id, inFlight: start.inFlight, hasServed: false, state: "starting", reason: null, looks: 0, silentLooks: 0, respawn: null });
     Atomics.store(this.#words, waitingLinesOf(index, count), 0);
@@ -288,6 +288,8 @@ export class Supervisor implements Followers {
         return this.#options.write(message.line);
       case "access":
         return this.#parts!.accessLog.add(message.lines);
+      case "audit":
+        return this.#parts!.audit!.receive(message, (isWritten) => place.worker?.postMessage({ type: "audited", isWritten } satisfies ToWorker));
       case "report":
         this.#parts!.reports!.add(place.index, message.report);
         place.reports++;

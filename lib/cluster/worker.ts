@@ -13,6 +13,7 @@ import { loaded } from "../gateway/parts.ts";
 import { freshModules } from "../parts/load.ts";
 import type { Tail, TailReader } from "../observe/tail.ts";
 import type { TlsFiles } from "../server/tls.ts";
+import { AuditEvents } from "./audit_events.ts";
 import { Follower } from "./follower.ts";
 import { InFlight } from "./in_flight.ts";
 import { LineBatch, LogLines } from "./log_lines.ts";
@@ -24,6 +25,7 @@ const port = parentPort!;
 const send = (message: ToMain) => port.postMessage({ edgeGateway: message } satisfies Posted);
 
 const logLines = new LogLines(words, waitingLinesOf(place, count), (line) => send({ type: "log", line }));
+const auditEvents = new AuditEvents((events, lost) => send({ type: "audit", events, lost }));
 const accessLines = new LineBatch((lines) => send({ type: "access", lines }));
 setInterval(entry("a beat", () => void Atomics.add(words, beatsOf(place), 1)), BEAT_MS).unref();
 
@@ -42,6 +44,7 @@ isCreated = true;
 process.on("exit", () => {
   accessLog.flush();
   accessLines.flush();
+  auditEvents.flush();
   if (reports !== null) report("counts");
 });
 send({ type: "compiled" });
@@ -50,6 +53,7 @@ let queue = Promise.resolve();
 port.on("message", (message: ToWorker) => {
   // The steps of a reload may take long, and the main thread waits for reports.
   if (message.type === "report") return report(message.extent);
+  if (message.type === "audited") return auditEvents.answered(message.isWritten);
   queue = queue.then(() => obey(message)).catch((error) => fail(error));
 });
 
@@ -64,6 +68,7 @@ async function create(): Promise<GatewayCore> {
   const options = {
     ...{ modules, environment: bundle.environment, log, tests: "skip" as const },
     ...(tracing && { tracing }),
+    ...(start.audit && { audit: new (modules.part("gatewayAudit").GatewayAudit)(start.audit, auditEvents) }),
     ...(start.adminCookie !== null && { adminCookie: start.adminCookie }),
     accessLog: (lines: string) => accessLines.add(lines),
   };
@@ -82,7 +87,7 @@ function sharedMemory(name: string): ArrayBufferLike {
   return found;
 }
 
-async function obey(message: Exclude<ToWorker, { readonly type: "report" }>): Promise<void> {
+async function obey(message: Exclude<ToWorker, { readonly type: "report" | "audited" }>): Promise<void> {
   switch (message.type) {
     case "listen":
       return listen();

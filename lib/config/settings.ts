@@ -43,6 +43,8 @@ function settingsOf(values: Values, { password, viewerPassword, metricsToken }: 
   return {
     ...startOf(values, host),
     ...{ serverCertPath, serverKeyPath, caCertPath, persistence, workers, stateDir },
+    /** Null: there is no audit log. */
+    audit: values.auditLogPath === null ? null : { logPath: values.auditLogPath, refusals: values.auditRefusals, fail: values.auditFail },
     /** Whether HTTPS clients are asked for a certificate, and whether a client without one is refused. */
     clientAuth: caCertPath === null ? ("none" as const) : (clientAuth ?? ("request" as const)),
     /** Null when the admin interface is off. */
@@ -146,6 +148,9 @@ function problemsTogether(values: Read, password: string | null): string[] {
     ...viewerRules(values),
     [values.adminWrite === true && user === null, "ADMIN_WRITE needs an admin interface: set ADMIN_USER and ADMIN_PASSWORD"],
     [values.adminAuditLogPath !== null && values.adminWrite === false, "ADMIN_AUDIT_LOG needs ADMIN_WRITE=true: without it nothing can be changed"],
+    [values.auditLogPath === null && values.auditRefusals === true, "AUDIT_REFUSALS needs AUDIT_LOG, the file for them"],
+    [values.auditLogPath === null && values.auditFail === "closed", "AUDIT_FAIL needs AUDIT_LOG, the file that it is about"],
+    [values.auditLogPath !== null && values.auditLogPath === values.adminAuditLogPath, "AUDIT_LOG and ADMIN_AUDIT_LOG are one file: give each its own"],
     ...(manager === true ? managerRules(values) : []),
     [manager === true && values.managerBackendUrl === null && !hasAdmin, `MANAGER needs an admin interface to talk to: ${noAdmin}`],
   ];

@@ -26,6 +26,8 @@ export interface CompileTools {
   readonly onFault: OnFault;
   /** See `Following`. */
   readonly watched?: Watch | undefined;
+  /** Wraps the middleware of every plugin. */
+  readonly observed?: StandIns["observed"] | undefined;
   /** Of the HTTPS listeners; null, the default: there are none. */
   readonly defaultCertificate?: () => DefaultCertificate | null;
   /** Default: plugins send requests of their own over the network, and verify tokens. */

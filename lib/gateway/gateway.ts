@@ -36,7 +36,7 @@ export class GatewayCore {
    * refused, a `TypeError` for other options. Nothing listens yet.
    */
   constructor(options: CompleteOptions, threads: Threads = ALONE, following: Following | null = null) {
-    const { log = silentLog, clock = systemClock, accessLog: sink = null, tracing, adminCookie, lookup, modules, state } = options;
+    const { log = silentLog, clock = systemClock, accessLog: sink = null, tracing, adminCookie, lookup, modules, state, audit = null } = options;
     const listening: Listening = { state: "serving", isListening: false, https: null };
     const [metricsPart, recentPart] = [modules.partIfLoaded("metrics"), modules.partIfLoaded("recentRequests")];
     const metrics = metricsPart && new metricsPart.Metrics(recentPart && new recentPart.Decisions(clock));
@@ -44,7 +44,7 @@ export class GatewayCore {
     const accessLog = new AccessLog({ sink, clock, log, part: (name) => modules.part(name), isRemote: following !== null });
     const { secretParameters } = runtime;
     const { spans, tracer } = tracing === undefined ? { spans: null, tracer: null } : modules.part("tracing").openTracing(tracing, { clock, log, secretParameters });
-    const tools = { clock, log, metrics, runtime, accessLog, tracer, watched: following?.watched, defaultCertificate: () => listening.https };
+    const tools = { clock, log, metrics, runtime, accessLog, tracer, watched: audit === null ? following?.watched : audit.watch(following?.watched), observed: audit?.observed, defaultCertificate: () => listening.https };
     const configuration = new Configuration(options, tools, following?.bundle);
     const recent = recentPart && new recentPart.RecentRequests(runtime.lasting);
     const withoutSessions = adminCookie === undefined ? undefined : modules.part("adminCookie").sessionRemover(adminCookie);
@@ -69,7 +69,7 @@ export class GatewayCore {
       certificates: () => inForce().certificates,
     });
     configuration.onReplaced = (before, next) => renewSessions(listener, before.global, next.global);
-    const parts = { ...tools, configuration, requests, listener, spans, recent, listening, startedAt: clock.now(), reporting: null, onActivate() {} };
+    const parts = { ...tools, configuration, requests, listener, spans, recent, audit, listening, startedAt: clock.now(), reporting: null, onActivate() {} };
     const reports = threads.count === 1 || metrics === null ? null : new (modules.part("workerReports").WorkerReports)({ ...parts, metrics });
     this.#parts = { ...parts, reports };
     this.#shutdown = new Shutdown(this.#parts);
@@ -107,9 +107,10 @@ export class GatewayCore {
     return this.#parts.configuration.snapshot.testFiles;
   }
 
-  /** Whether new requests should come here: false from `announceStop` or `close` on, and while no worker of several serves. */
+  /** Whether new requests should come here: false from `announceStop` or `close` on, while no worker of several serves, and while `audit.isClosed`. */
   get ready(): boolean {
-    return this.#parts.listening.state === "serving" && this.#parts.configuration.followers?.serving !== 0;
+    const { listening, configuration, audit } = this.#parts;
+    return listening.state === "serving" && configuration.followers?.serving !== 0 && audit?.isClosed !== true;
   }
 
   /** Requests that are being answered, and open WebSockets. */
@@ -143,8 +144,9 @@ export class GatewayCore {
     return address;
   }
 
-  /** Reopens `global.access_log.file` after it has been renamed; when that fails, logs it and writes on to the old one. */
+  /** Reopens `global.access_log.file`, and the audit log, after they have been renamed; when that fails, logs it and writes on to the old ones. */
   reopenAccessLog(): void {
+    this.#parts.audit?.sink.reopen?.();
     this.#parts.accessLog.reopen();
   }
 

@@ -9,6 +9,7 @@ import type { OtlpExporter } from "../observe/otlp.ts";
 import type { Listener } from "../server/listener.ts";
 import type { Bundle, Watch } from "./bundle.ts";
 import type { Configuration } from "./configuration.ts";
+import type { GatewayAudit } from "./gateway_audit.ts";
 import type { Listening, Reporting, WorkerReports } from "./parts.ts";
 import type { RecentRequests } from "./recent_requests.ts";
 import type { Runtime } from "./runtime.ts";
@@ -24,6 +25,8 @@ export interface GatewayParts {
   readonly listener: Listener;
   readonly listening: Listening;
   readonly accessLog: AccessLog;
+  /** Null: there is no audit log. */
+  readonly audit: GatewayAudit | null;
   /** Null: nobody can ask for them. */
   readonly metrics: Metrics | null;
   /** Null: nobody can ask for them. */

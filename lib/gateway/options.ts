@@ -10,6 +10,7 @@ import type { KeptTables } from "../store/costs.ts";
 import type { TlsFiles } from "../server/tls.ts";
 import type { UpstreamSetReport } from "../upstream/upstream_report.ts";
 import type { ConfigInput } from "./config_input.ts";
+import type { GatewayAudit } from "./gateway_audit.ts";
 import type { KeptSeen, Parts } from "./parts.ts";
 
 export interface ConfigurationOptions {
@@ -55,6 +56,8 @@ export interface CompleteOptions extends ConfigurationOptions {
   readonly adminCookie?: string;
   /** Keeps the counts of quotas; the gateway closes it. Default: they end with the program. */
   readonly state?: KeptTables | null;
+  /** Default: there is no audit log. */
+  readonly audit?: GatewayAudit | null;
   /** Default: the system's clock. */
   readonly clock?: Clock;
   /** Returns all addresses of an upstream's host name, at least one; rejects when there is none. Default: as the system does (getaddrinfo). */

@@ -45,7 +45,7 @@ const MAX_VERDICT_BYTES = 32 * 1024 * 1024;
 
 /** Throws what the plugin throws. `nth`: of the instances of its kind in one place. */
 export function createLink({ name, id, config }: PluginInstance, nth: number, place: Place, context: PluginContext): PluginLink {
-  const { runtime, plan, tracer, inUse, standIns, callers } = context;
+  const { runtime, plan, tracer, inUse, standIns, callers, observed: observe } = context;
   const key = JSON.stringify([place.level, place.service, place.route, name, id ?? nth]);
   const scope: Scope = { ...place, key, path: pluginPath(place, id ?? name), id: id ?? null };
   const kind = context.kinds.find((each) => each.name === name)!;
@@ -98,7 +98,7 @@ export function createLink({ name, id, config }: PluginInstance, nth: number, pl
   const admitting = kind.identifies === true && callers !== null ? callers.admitting(middleware, standIns === undefined ? clock : null) : middleware;
   context.instances.add(key);
   const identity = kind.guards === true ? identityOf(key, config) : "";
-  const observed = standIns?.observed({ name, scope }, admitting) ?? admitting;
+  const observed = (standIns ?? { observed: observe }).observed?.({ name, scope }, admitting) ?? admitting;
   return { name, scope, middleware: tracer === null ? observed : tracer.spanned({ name, scope }, observed), meter, kind, identity, ownHeaders: kind.ownHeaders?.(config) ?? [] };
 }
 

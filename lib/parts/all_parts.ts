@@ -64,6 +64,7 @@ import * as sticky from "../upstream/sticky.ts";
 import * as httpsFacts from "../report/https_facts.ts";
 import * as changes from "../proof/config_diff.ts";
 import * as decisions from "../config/decisions.ts";
+import * as gatewayAudit from "../gateway/gateway_audit.ts";
 import * as recentRequests from "../gateway/recent_requests.ts";
 import * as decisionRing from "../observe/decisions.ts";
 import * as activeChecks from "../gateway/active_checks.ts";
@@ -144,6 +145,7 @@ const ALL: LoadedParts = {
   adminCookie,
   decisions,
   recentRequests: { ...recentRequests, ...decisionRing },
+  gatewayAudit,
   signatures: { ...signatures, ...validity },
   validity: validityFields,
   references,

@@ -192,6 +192,7 @@ export const PARTS = {
   validity: { named: ["serial", "expires_at"], load: () => import("../config/validity_fields.ts") },
   /** For dry runs, and for those who ask why a request got what it got. */
   recentRequests: { load: () => all(import("../gateway/recent_requests.ts"), import("../observe/decisions.ts")) },
+  gatewayAudit: { load: () => import("../gateway/gateway_audit.ts") },
   adminCookie: { load: () => import("../operator/admin_cookie.ts") },
 } satisfies Readonly<Record<string, { readonly named?: Naming; readonly load: () => Promise<object> }>>;
 

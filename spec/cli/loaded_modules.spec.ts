@@ -47,6 +47,7 @@ const PARTS = {
   tests: /^lib\/config\/(?:read_)?tests$/,
   counters: /^lib\/store\/(?!redis|resp|shared_|held_|costs$|quota)/,
   state: /^lib\/(?:cli\/(?:state_dir|seen_file)|base\/state_folder|store\/quota_file)$/,
+  auditLog: /^lib\/(?:cli\/audit_log|gateway\/gateway_audit|observe\/audit_(?:log|file)|base\/audit_chain)$/,
   quotas: /^lib\/(?:store\/quotas|base\/calendar)$/,
   costs: /^lib\/(?:plugins\/costs|config\/cost|http\/json_number)$/,
   shadow: /^lib\/plugins\/shadow$/,
@@ -117,6 +118,7 @@ describe("the program loads what is named, and only that,", () => {
     ["with a limit in shadow mode", withService({ plugins: [{ name: "rate_limit", config: { limit_min: 1, mode: "shadow" } }] }), [], {}, ["kinds", "plugins", "counters", "shadow"]],
     ["with a quota", withService({ plugins: [{ name: "quota", config: { limit: 1, per: "day" } }] }), [], {}, ["kinds", "plugins", "counters", "quotas", "reporting", "warnings"]],
     ["with a folder of state", quickstart, [], { STATE_DIR: "folder" }, ["counters", "state", "quotas", "settings"]],
+    ["with an audit log", quickstart, [], { AUDIT_LOG: "file" }, ["auditLog", "logFile", "settings"]],
     ["with limits of groups", withService({ plugins: [{ name: "rate_limit", config: { limit_min: 1, limits_by_group: { gold: { limit_min: 2 } } } }] }), [], {}, ["kinds", "plugins", "counters", "groupLimits", "warnings"]],
     ["with a limit of requests in progress", withService({ plugins: [{ name: "concurrency", config: { max_in_flight: 1 } }] }), [], {}, ["kinds", "plugins", "counters", "heldCounts", "shared", "warnings"]],
     ["with a guard of a route", withService({ routes: [{ path: "/a", plugins: [{ name: "key_auth", config: { key: "a" } }] }, { path: "/" }] }), [], {}, ["kinds", "plugins", "warnings"]],
@@ -157,7 +159,7 @@ describe("the program loads what is named, and only that,", () => {
     ["with the management UI", quickstart, ["--manager"], ADMIN, ["reporting", "metrics", "recentRequests", "operator", "admin", "manager", "settings", "commandLine"]],
     ["with the management UI of another gateway", quickstart, ["--manager"], { MANAGER_BACKEND_API_URL: "http://127.0.0.1:1" }, ["operator", "manager", "managerProxy", "settings", "commandLine"]],
   ])("%s", async (_title, config, words, environment, parts) => {
-    const files = Object.entries(environment).map(([name, text]) => [name, text === "folder" ? emptyFolder() : text.startsWith("-----") ? fileWith(text, "file.pem") : text]);
+    const files = Object.entries(environment).map(([name, text]) => [name, text === "folder" ? emptyFolder() : text === "file" ? fileWith("", "audit.log") : text.startsWith("-----") ? fileWith(text, "file.pem") : text]);
     expect(partsOf(await loadedBy(config, words, Object.fromEntries(files)))).toEqual(parts);
   });
 

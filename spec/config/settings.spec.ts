@@ -77,6 +77,7 @@ describe("readSettings", () => {
       preStopDelayS: 0,
       workers: 1,
       stateDir: null,
+      audit: null,
       logLevel: "info",
       logFormat: "json",
       tracing: null,

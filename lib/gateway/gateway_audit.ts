@@ -1,0 +1,126 @@
+/**
+ * What an audit log has of the gateway of one thread: the configurations that were applied and refused, and the requests that were refused.
+ * With AUDIT_FAIL=closed no request is let through while the log cannot be written.
+ */
+import { Fault } from "../base/errors.ts";
+import type { Call } from "../http/exchange.ts";
+import type { Middleware } from "../http/handler.ts";
+import { discard, problem, type Reply } from "../http/reply.ts";
+import type { AuditEvent, AuditLog } from "../observe/audit_log.ts";
+import type { Watch } from "./bundle.ts";
+import type { PluginPlace } from "./compile_types.ts";
+import { whyRefused } from "./refusal.ts";
+
+/** The same for all threads. */
+export interface AuditSettings {
+  readonly fail: "open" | "closed";
+  readonly refusals: boolean;
+  /** In shared memory: not 0 while the log cannot be written. */
+  readonly failing: Int32Array;
+}
+
+/** Where events go: the log itself, or in a worker what sends them there. */
+export type AuditSink = Pick<AuditLog, "add" | "written"> & Partial<Pick<AuditLog, "addEvents" | "reopen">>;
+
+/** Who asked for a configuration. `by`: "start", "file", "signal" or "admin"; the others: of an administrator. */
+export interface AskedBy {
+  readonly by: string;
+  readonly user?: string;
+  readonly address?: string;
+  readonly request_id?: string;
+}
+
+/** A configuration that came into force, and the fingerprint of the key that has signed it. */
+interface InForce {
+  readonly snapshot: { readonly digest: string };
+  readonly signer: string | undefined;
+}
+
+/** Of a refused configuration. */
+const [MAX_ISSUES, MAX_ISSUE] = [5, 256];
+/** How each problem of a signature ends (`config/signed.ts`). */
+const OF_SIGNATURE = /(?:: edge-gateway sign .* --key private\.pem|\(CONFIG_PUBLIC_KEY\) .*|or CONFIG_PUBLIC_KEY)$/s;
+
+export class GatewayAudit {
+  readonly settings: AuditSettings;
+  readonly sink: AuditSink;
+  /** The plugin that got a request last. */
+  readonly #plugins = new WeakMap<Call, string>();
+  /** Wraps the middleware of every plugin; undefined: none has to be. */
+  readonly observed: ((plugin: PluginPlace, middleware: Middleware) => Middleware) | undefined;
+
+  constructor(settings: AuditSettings, sink: AuditSink) {
+    this.settings = settings;
+    this.sink = sink;
+    this.observed = settings.refusals ? ({ name }, middleware) => this.#noting(name, middleware) : undefined;
+  }
+
+  /** `before`: the digest of the configuration that was in force; null: none was. */
+  applied(by: AskedBy, before: string | null, { snapshot: { digest }, signer }: InForce): void {
+    this.sink.add("configuration_applied", { ...by, ...(before !== null && { before }), digest, ...(signer !== undefined && { signed_by: signer }) });
+  }
+
+  /** `inForce`: the digest that stays in force; null: none. */
+  refused(by: AskedBy, error: unknown, inForce: string | null): void {
+    // Not the configuration was refused, but the request to change it.
+    if (error instanceof Fault) return;
+    const issues = whyRefused(error).issues.map(({ message }) => message);
+    const event = issues.some((issue) => OF_SIGNATURE.test(issue)) ? "signature_refused" : "configuration_refused";
+    const shown = issues.slice(0, MAX_ISSUES).map((issue) => issue.slice(0, MAX_ISSUE));
+    this.sink.add(event, { ...by, ...(inForce !== null && { in_force: inForce }), issues: shown });
+  }
+
+  /** Events of a worker. `answer` is called once they are written, or cannot be. */
+  receive({ events, lost }: { readonly events: readonly AuditEvent[]; readonly lost: number }, answer: (isWritten: boolean) => void): void {
+    this.sink.addEvents!(events, lost);
+    void this.sink.written().then(answer);
+  }
+
+  /** Whether no traffic is let through. */
+  get isClosed(): boolean {
+    return this.settings.fail === "closed" && Atomics.load(this.settings.failing, 0) !== 0;
+  }
+
+  #noting(name: string, middleware: Middleware): Middleware {
+    return (next) => {
+      const handler = middleware(next);
+      if (typeof handler !== "function") return handler;
+      return (exchange) => {
+        this.#plugins.set(exchange.call, name);
+        return handler(exchange);
+      };
+    };
+  }
+
+  /** `watch`: what wraps handlers besides. */
+  watch(watch: Watch | undefined): Watch | undefined {
+    const { fail, refusals } = this.settings;
+    if (fail === "open" && !refusals) return watch;
+    return (handler, route) => {
+      const watched = watch?.(handler, route) ?? handler;
+      return (exchange) => {
+        if (this.isClosed) return problem(exchange.call, "audit_unavailable");
+        const returned = watched(exchange);
+        if (!refusals) return returned;
+        const { call, clientAddress } = exchange;
+        return returned instanceof Promise ? returned.then((reply) => this.#seen(reply, call, clientAddress)) : this.#seen(returned, call, clientAddress);
+      };
+    };
+  }
+
+  #seen(reply: Reply, call: Call, address: string): Reply | Promise<Reply> {
+    const { status } = reply;
+    if (status !== 401 && status !== 403) return reply;
+    const { upstream, code, service, route, identity } = call.notes;
+    // The upstream's own answer.
+    if (upstream !== null && code === null) return reply;
+    this.sink.add("request_refused", { id: call.id, address, ...(identity !== null && { identity }), service, route, plugin: this.#plugins.get(call) ?? null, status, code });
+    return this.settings.fail === "open" ? reply : this.#whenWritten(reply, call);
+  }
+
+  async #whenWritten(reply: Reply, call: Call): Promise<Reply> {
+    if (await this.sink.written()) return reply;
+    discard(reply);
+    return problem(call, "audit_unavailable");
+  }
+}

@@ -1,0 +1,117 @@
+/** The setting AUDIT_LOG of the program: which events its file has, who asked for what, and how it ends. */
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { digestOf } from "../admin/writable.ts";
+import { oneService } from "../support/gateway.ts";
+import { emptyFolder, fileWith, program, runningFile, runningProgram } from "../support/process.ts";
+import { ask, eventually } from "../support/raw_client.ts";
+import { signed, signingKeys } from "../support/signing_keys.ts";
+
+const ADMIN = { ADMIN_USER: "anna", ADMIN_PASSWORD: "a-password", ADMIN_VIEWER_USER: "vera", ADMIN_VIEWER_PASSWORD: "v-password", ADMIN_WRITE: "true" };
+const linesOf = (path: string) => readFileSync(path, "utf8").split("\n").filter((line) => line !== "").map((line) => JSON.parse(line) as Record<string, unknown>);
+const eventsOf = (path: string) => linesOf(path).map(({ event }) => event);
+const verified = (...words: string[]) => program(["verify-log", ...words]).ended;
+
+async function loggedIn(port: number, name: string, password: string) {
+  const authorization = `Basic ${Buffer.from(`${name}:${password}`).toString("base64")}`;
+  const { headers } = await ask(port, { method: "POST", path: "/login", headers: { authorization } });
+  const cookie = headers["set-cookie"]?.[0]?.split(";")[0] ?? "";
+  return (method: string, path: string, body?: string, more: Record<string, string> = {}) =>
+    ask(port, { method, path, headers: { cookie, ...(body !== undefined && { "content-type": "application/json" }), ...more }, ...(body !== undefined && { body }) });
+}
+
+describe("AUDIT_LOG", () => {
+  it("has who did what and from where, and no secret; verify-log finds it whole", async () => {
+    const path = join(emptyFolder(), "audit.log");
+    const running = await runningProgram(oneService(9, { plugins: [{ name: "key_auth", config: { key: "the-key" } }] }), [], { ...ADMIN, AUDIT_LOG: path, AUDIT_REFUSALS: "true" });
+    const port = Number(new URL(String(running.started.admin)).port);
+    await ask(running.port, { path: "/a/x?apiKey=wrong-key" });
+    await loggedIn(port, 'x\n{"seq" 1}' + "y".repeat(100), "no-password");
+    await loggedIn(port, "vera", "v-password");
+    const admin = await loggedIn(port, "anna", "a-password");
+    const before = readFileSync(running.file, "utf8");
+    const text = before.replace("the-key", "another-key");
+    expect((await admin("PUT", "/gateway/source", text, { "if-match": `"${digestOf(before)}"` })).status).toBe(200);
+    expect((await admin("PUT", "/gateway/source", '{"services":[{}]}', { "if-match": `"${digestOf(text)}"` })).status).toBe(422);
+    await admin("POST", "/gateway/reload");
+    running.child.kill("SIGHUP");
+    await running.says(/"by":"signal"/);
+    running.child.kill("SIGTERM");
+    await running.ended;
+    const from = { address: "127.0.0.1", request_id: expect.any(String) as string };
+    const by = { by: "admin", user: "anna", ...from };
+    const digests = { before: digestOf(before), digest: digestOf(text) };
+    expect(linesOf(path)).toMatchObject([
+      { event: "start", by: "start" },
+      { event: "configuration_applied", by: "start", digest: digests.before },
+      { event: "request_refused", address: "127.0.0.1", plugin: "key_auth", code: "key_invalid" },
+      { event: "login_failed", user: ('x\n{"seq" 1}' + "y".repeat(100)).slice(0, 64), ...from },
+      { event: "login", by: "viewer", user: "vera", ...from },
+      { event: "login", ...by },
+      { event: "configuration_applied", ...by, ...digests },
+      { event: "admin_change", ...by, action: "source", before: digests.before, after: digests.digest },
+      { event: "configuration_refused", ...by, in_force: digests.digest, issues: expect.arrayContaining([expect.stringContaining("required")]) as unknown },
+      { event: "configuration_applied", ...by, digest: digests.digest },
+      { event: "configuration_applied", by: "signal", digest: digests.digest },
+      { event: "stop", by: "signal" },
+    ]);
+    expect(readFileSync(path, "utf8")).not.toMatch(/the-key|another-key|wrong-key|password/);
+    expect(await verified(path)).toMatchObject({ code: 0, stdout: expect.stringContaining("first seq 1, last seq 12, ") as string });
+  });
+
+  it("goes on after kill -9, and behind a torn line", async () => {
+    const path = join(emptyFolder(), "audit.log");
+    const config = oneService(9);
+    const first = await runningProgram(config, [], { AUDIT_LOG: path });
+    await eventually(() => eventsOf(path).length === 2, "two lines");
+    first.child.kill("SIGKILL");
+    await first.ended;
+    writeFileSync(path, '{"seq":3,"ti', { flag: "a" });
+    expect(await verified(path)).toMatchObject({ code: 1, stderr: expect.stringContaining("line 3 is torn") as string });
+    const second = await runningProgram(config, [], { AUDIT_LOG: path });
+    second.child.kill("SIGTERM");
+    await second.ended;
+    expect(await verified(path)).toMatchObject({ code: 0, stdout: expect.stringMatching(/last seq 5, .*\n6 lines in 1 file/) as string });
+  });
+
+  it("has a start that is refused: a configuration with errors, and one that is not signed", async () => {
+    const [wrong, unsigned] = [1, 2].map(() => join(emptyFolder(), "audit.log")) as [string, string];
+    const [keys, other] = [signingKeys(), signingKeys()];
+    const start = (file: string, environment: Record<string, string>) => program(["--config", file, "--http-port", "0"], { environment }).ended;
+    expect(await start(fileWith({ services: [{}] }), { AUDIT_LOG: wrong })).toMatchObject({ code: 2 });
+    expect(await start(signed(fileWith(oneService(9)), other), { AUDIT_LOG: unsigned, CONFIG_PUBLIC_KEY: fileWith(keys.publicKey, "public.pem") })).toMatchObject({ code: 2 });
+    expect([wrong, unsigned].map(eventsOf)).toEqual([["start", "configuration_refused", "stop"], ["start", "signature_refused", "stop"]]);
+  });
+
+  it("has a changed file whose signature is missing as signature_refused, by the file", async () => {
+    const [path, keys] = [join(emptyFolder(), "audit.log"), signingKeys()];
+    const running = await runningFile(signed(fileWith(oneService(9)), keys), [], { AUDIT_LOG: path, CONFIG_PUBLIC_KEY: fileWith(keys.publicKey, "public.pem") });
+    writeFileSync(running.file, JSON.stringify(oneService(10)));
+    await eventually(() => eventsOf(path).length === 3, "a line");
+    expect(linesOf(path)[2]).toMatchObject({ event: "signature_refused", by: "file" });
+  });
+
+  it("with AUDIT_FAIL=closed a start without it is exit code 2; with open it starts", async () => {
+    const folder = join(emptyFolder(), "audit.log");
+    mkdirSync(folder);
+    const closed = await program(["--config", fileWith(oneService(9)), "--http-port", "0"], { environment: { AUDIT_LOG: folder, AUDIT_FAIL: "closed" } }).ended;
+    expect(closed).toMatchObject({ code: 2, stderr: expect.stringContaining(`AUDIT_LOG (--audit-log): cannot write to ${folder}: it is a folder`) as string });
+    const open = await runningProgram(oneService(9), [], { AUDIT_LOG: folder });
+    expect(open.stderr()).toContain("the audit log cannot be written");
+  });
+
+  it.each<[Record<string, string>, string]>([
+    [{ AUDIT_REFUSALS: "true" }, "AUDIT_REFUSALS needs AUDIT_LOG"],
+    [{ AUDIT_FAIL: "closed" }, "AUDIT_FAIL needs AUDIT_LOG"],
+    [{ AUDIT_LOG: "a.log", AUDIT_FAIL: "shut" }, "AUDIT_FAIL"],
+    [{ ...ADMIN, AUDIT_LOG: "a.log", ADMIN_AUDIT_LOG: "a.log" }, "AUDIT_LOG and ADMIN_AUDIT_LOG are one file"],
+  ])("%j is exit code 2", async (environment, why) => {
+    expect(await program(["--config", fileWith(oneService(9))], { environment, cwd: emptyFolder() }).ended).toMatchObject({ code: 2, stderr: expect.stringContaining(why) as string });
+  });
+
+  it("audit lists the file among those that are read and written", async () => {
+    const { stdout } = await program(["audit", "--json", "--config", fileWith(oneService(9))], { environment: { AUDIT_LOG: "/var/log/a.log" } }).ended;
+    expect(JSON.parse(stdout)).toMatchObject({ writes: expect.arrayContaining(["/var/log/a.log"]) as unknown, reads: expect.arrayContaining(["/var/log/a.log"]) as unknown });
+  });
+});

@@ -1,0 +1,107 @@
+/** What an audit log has of requests, and what they get while it cannot be written. */
+import { describe, expect, it, onTestFinished } from "vitest";
+import { AuditEvents } from "../../lib/cluster/audit_events.ts";
+import type { ConfigInput } from "../../lib/config/model.ts";
+import { GatewayCore } from "../../lib/gateway/gateway.ts";
+import { GatewayAudit, type AuditSink } from "../../lib/gateway/gateway_audit.ts";
+import type { AuditEvent } from "../../lib/observe/audit_log.ts";
+import { withAllParts } from "../../lib/parts/all_parts.ts";
+import { backend, oneService } from "../support/gateway.ts";
+import { ask } from "../support/raw_client.ts";
+
+type Seen = readonly [event: string, fields: Readonly<Record<string, unknown>>];
+type Options = { readonly fail?: "open" | "closed"; readonly refusals?: boolean; readonly written?: AuditSink["written"] };
+
+const KEY = { plugins: [{ name: "key_auth", config: { key: "k" } }] } as Partial<ConfigInput["services"][number]>;
+const RIGHT = { apiKey: "k" };
+
+async function audited(service: Partial<ConfigInput["services"][number]>, { fail = "open", refusals = true, written = async () => true }: Options = {}) {
+  const upstream = await backend((_request, response) => void response.writeHead(403).end("no"));
+  const failing = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
+  const seen: Seen[] = [];
+  const audit = new GatewayAudit({ fail, refusals, failing }, { add: (event, fields) => void seen.push([event, fields as Seen[1]]), written });
+  const gateway = new GatewayCore({ config: oneService(upstream.port, service), modules: withAllParts(), audit });
+  onTestFinished(async () => void (await gateway.close(0)));
+  const { port } = await gateway.listen({ port: 0 });
+  const get = async (headers: Record<string, string> = {}) => {
+    const { status, body } = await ask(port, { path: "/a/x?token=secret", headers });
+    return [status, /"code":"(\w+)"/.exec(body.toString())?.[1]];
+  };
+  return { gateway, failing, seen, upstream, get };
+}
+
+describe("AUDIT_REFUSALS", () => {
+  it("has id, address, route, plugin, status and code of a refused request, and nothing else of it", async () => {
+    const { seen, get } = await audited(KEY);
+    expect(await get()).toEqual([401, "key_missing"]);
+    expect(seen).toEqual([["request_refused", { id: expect.any(String) as string, address: "127.0.0.1", service: "s", route: "/{rest*}", plugin: "key_auth", status: 401, code: "key_missing" }]]);
+  });
+
+  it("names the plugin that refused, behind others that let the request pass", async () => {
+    const { seen, get } = await audited({ plugins: [...KEY.plugins!, { name: "request_termination", config: { status: 403 } }] });
+    expect(await get(RIGHT)).toEqual([403, undefined]);
+    expect(seen).toMatchObject([["request_refused", { plugin: "request_termination", status: 403 }]]);
+  });
+
+  it("has no line of what the upstream itself answers, and none without the setting", async () => {
+    const [on, off] = [await audited(KEY), await audited(KEY, { refusals: false })];
+    expect([await on.get(RIGHT), await off.get()]).toEqual([[403, undefined], [401, "key_missing"]]);
+    expect([on.seen, off.seen]).toEqual([[], []]);
+  });
+});
+
+describe("AUDIT_FAIL=closed", () => {
+  it("answers requests with 503 audit_unavailable while the log cannot be written, and is not ready; both end with that", async () => {
+    const { gateway, failing, upstream, get } = await audited(KEY, { fail: "closed", refusals: false });
+    Atomics.store(failing, 0, 1);
+    expect([await get(RIGHT), gateway.ready, upstream.seen.length]).toEqual([[503, "audit_unavailable"], false, 0]);
+    Atomics.store(failing, 0, 0);
+    expect([await get(RIGHT), gateway.ready]).toEqual([[403, undefined], true]);
+  });
+
+  it("with open serves on, and stays ready", async () => {
+    const { gateway, failing, get } = await audited(KEY);
+    Atomics.store(failing, 0, 1);
+    expect([await get(RIGHT), gateway.ready]).toEqual([[403, undefined], true]);
+  });
+
+  it("answers a refusal when its line is written, and 503 if it is not", async () => {
+    let write = (_isWritten: boolean) => {};
+    const { seen, get } = await audited(KEY, { fail: "closed", written: () => new Promise((resolve) => (write = resolve)) });
+    for (const isWritten of [true, false]) {
+      const answer = get();
+      const before = seen.length;
+      while (seen.length === before) await new Promise((resolve) => setImmediate(resolve));
+      write(isWritten);
+      expect(await answer).toEqual(isWritten ? [401, "key_missing"] : [503, "audit_unavailable"]);
+    }
+  });
+});
+
+describe("the events of a worker", () => {
+  const worker = () => {
+    const sent: { readonly events: readonly AuditEvent[]; readonly lost: number }[] = [];
+    return { sent, events: new AuditEvents((events, lost) => void sent.push({ events, lost })) };
+  };
+
+  it("are written when the main thread says so", async () => {
+    const { sent, events } = worker();
+    events.add("request_refused", { id: "1" });
+    const written = events.written();
+    events.flush();
+    expect(sent[0]!.events).toMatchObject([{ event: "request_refused", fields: '"id":"1"' }]);
+    events.answered(true);
+    expect(await written).toBe(true);
+  });
+
+  it("wait up to 10,000, further ones are lost and counted with the next", async () => {
+    const { sent, events } = worker();
+    for (let i = 0; i < 10_003; i++) events.add("request_refused", {});
+    expect(await events.written()).toBe(false);
+    events.flush();
+    events.answered(true);
+    events.add("request_refused", {});
+    events.flush();
+    expect(sent.map((each) => [each.events.length, each.lost])).toEqual([[10_000, 3], [1, 0]]);
+  });
+});

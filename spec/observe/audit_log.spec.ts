@@ -1,0 +1,217 @@
+/** The audit log: its file, its chain over failures and restarts, and what the next line says of events that were lost. */
+import { createHash } from "node:crypto";
+import { chmodSync, mkdirSync, readFileSync, renameSync, statSync, symlinkSync, truncateSync, writeFileSync, writeSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { chainedLine, Chain } from "../../lib/base/audit_chain.ts";
+import { systemClock, type Clock } from "../../lib/base/clock.ts";
+import { silentLog } from "../../lib/base/log.ts";
+import { AuditLog, type AuditLogOptions, type Disk } from "../../lib/observe/audit_log.ts";
+import { emptyFolder } from "../support/process.ts";
+
+type Line = Readonly<Record<string, unknown>> & { readonly seq: number; readonly prev: string };
+
+const SYSTEM: Disk = { write: async (fd, bytes, from) => writeSync(fd, bytes, from), sync: async () => {} };
+
+const pathIn = (folder = emptyFolder()) => join(folder, "audit.log");
+const sha256 = (bytes: Buffer | string) => createHash("sha256").update(bytes).digest("hex");
+
+function opened(path: string, options: Partial<AuditLogOptions> = {}): AuditLog {
+  const log = new AuditLog({ path, fail: "open", clock: systemClock, log: silentLog, ...options });
+  log.start();
+  return log;
+}
+
+async function written(path: string, names: readonly string[], options: Partial<AuditLogOptions> = {}): Promise<void> {
+  const log = opened(path, options);
+  for (const name of names) log.add(name, {});
+  await log.close();
+}
+
+const textsOf = (path: string) => readFileSync(path, "latin1").replace(/\n$/, "").split("\n");
+const linesOf = (path: string) => textsOf(path).map((text) => JSON.parse(text) as Line);
+
+describe("the audit log", () => {
+  it("numbers its lines from 1, and each has the SHA-256 of the line before, the first 64 zeros", async () => {
+    const path = pathIn();
+    await written(path, ["start", "login", "stop"]);
+    const lines = linesOf(path);
+    expect(lines.map(({ seq, event }) => [seq, event])).toEqual([[1, "start"], [2, "login"], [3, "stop"]]);
+    expect(lines.map(({ prev }) => prev)).toEqual(["0".repeat(64), ...textsOf(path).slice(0, 2).map(sha256)]);
+    expect(Object.keys(lines[0]!)).toEqual(["seq", "time", "event", "prev"]);
+  });
+
+  it("is a file for its owner alone, also if it was there with another mode", async () => {
+    const [made, found] = [pathIn(), pathIn()];
+    writeFileSync(found, "");
+    chmodSync(found, 0o664);
+    await Promise.all([made, found].map((path) => written(path, ["start"])));
+    expect([made, found].map((path) => statSync(path).mode & 0o777)).toEqual([0o600, 0o600]);
+  });
+
+  it("continues the chain of its file at the next start", async () => {
+    const path = pathIn();
+    await written(path, ["start", "stop"]);
+    await written(path, ["start"]);
+    expect(linesOf(path)[2]).toMatchObject({ seq: 3, prev: sha256(textsOf(path)[1]!) });
+  });
+
+  it.each(["{", '{"seq":3,"time":"2026', "\u0000\u0000", "x".repeat(500)])("keeps a torn last line %j, ends it, and goes on behind it", async (torn) => {
+    const path = pathIn();
+    await written(path, ["start", "stop"]);
+    writeFileSync(path, torn, { flag: "a" });
+    const before = readFileSync(path, "latin1");
+    await written(path, ["start"]);
+    const texts = textsOf(path);
+    expect(readFileSync(path, "latin1").startsWith(`${before}\n`)).toBe(true);
+    expect(JSON.parse(texts[3]!)).toMatchObject({ seq: 3, prev: sha256(torn), torn: sha256(`${texts[1]!}\n${torn}`) });
+  });
+
+  it("begins with seq 1 behind a first line that is torn", async () => {
+    const path = pathIn();
+    writeFileSync(path, '{"seq":1');
+    await written(path, ["start"]);
+    expect(JSON.parse(textsOf(path)[1]!)).toMatchObject({ seq: 1, prev: sha256('{"seq":1') });
+  });
+
+  it("counts a last line that lacks nothing but its newline", async () => {
+    const path = pathIn();
+    await written(path, ["start", "stop"]);
+    truncateSync(path, statSync(path).size - 1);
+    await written(path, ["start"]);
+    const [, , last] = linesOf(path);
+    expect(last).toMatchObject({ seq: 3, prev: sha256(textsOf(path)[1]!) });
+    expect(last).not.toHaveProperty("torn");
+  });
+
+  it.each<[string, (path: string) => void, RegExp]>([
+    ["a folder", (path) => mkdirSync(path), /it is a folder/],
+    ["a symbolic link", (path) => symlinkSync("/dev/null", path), /it is a symbolic link: name the file itself/],
+    ["a file in no folder", () => {}, /there is no such folder/],
+    ["a file with something else", (path) => writeFileSync(path, "a\nb\n"), /something else than an audit log/],
+  ])("with closed does not open %s", (what, make, why) => {
+    const path = what === "a file in no folder" ? join(pathIn(), "below") : pathIn();
+    make(path);
+    expect(() => opened(path, { fail: "closed" })).toThrow(why);
+  });
+
+  it("writes no more than one line for an event, whatever its texts have, and cuts them", async () => {
+    const path = pathIn();
+    const log = opened(path);
+    const user = '\n{"seq":1}\r\u2028\u0085\u001b[2J\ud800"\\' + "x".repeat(1000);
+    log.add("login_failed", { user });
+    await log.close();
+    const text = readFileSync(path, "utf8");
+    expect(text.slice(0, -1)).not.toMatch(/[\u0000-\u001f\u007f-\u009f]/);
+    expect((JSON.parse(text) as { user: string }).user).toBe(user.slice(0, 256));
+  });
+
+  it("goes on in a new file after it was renamed, and in the same one after it was truncated", async () => {
+    const path = pathIn();
+    const log = opened(path, { fail: "closed" });
+    log.add("start", {});
+    await log.written();
+    const first = textsOf(path)[0]!;
+    renameSync(path, `${path}.1`);
+    log.reopen();
+    log.add("login", {});
+    await log.written();
+    expect(linesOf(path)).toEqual([expect.objectContaining({ seq: 2, prev: sha256(first) })]);
+    const second = textsOf(path)[0]!;
+    writeFileSync(path, "");
+    log.reopen();
+    log.add("stop", {});
+    await log.close();
+    expect(linesOf(path)).toEqual([expect.objectContaining({ seq: 3, prev: sha256(second) })]);
+  });
+});
+
+/** Writes `room` bytes, and then fails until there is room. */
+function smallDisk(room: number) {
+  const disk = {
+    room,
+    write: async (fd: number, bytes: Buffer, from: number) => {
+      if (disk.room === 0) throw new Error("ENOSPC: no space left on device");
+      const most = Math.min(disk.room, bytes.length - from);
+      disk.room -= most;
+      return SYSTEM.write(fd, bytes.subarray(0, from + most), from);
+    },
+    sync: SYSTEM.sync,
+  };
+  return disk;
+}
+
+/** Whether a whole chain is in the file, as an independent reader sees it. */
+function isWhole(path: string): boolean {
+  const chain = new Chain();
+  return textsOf(path).every((text) => {
+    const line = chainedLine(Buffer.from(text, "latin1"));
+    const fits = line === null || (line.seq === chain.seq + 1 && line.prev === chain.prev && line.torn === chain.torn);
+    chain.follow(Buffer.from(text, "latin1"), line?.seq ?? null);
+    return fits;
+  });
+}
+
+/** Turns of the event loop, until it is so. */
+async function until(holds: () => boolean): Promise<void> {
+  while (!holds()) await new Promise((resolve) => setImmediate(resolve));
+}
+
+/** Its timers run at once. */
+const HASTY: Clock = { ...systemClock, after: (_ms, run) => systemClock.after(0, run) };
+
+describe("the audit log on a full disk", () => {
+  it.each([0, 1, 50, 150, 179, 180, 181, 400])("with open counts the events that could not be written in the next line; %i bytes fit", async (room) => {
+    const [path, disk] = [pathIn(), smallDisk(room)];
+    const log = opened(path, { disk });
+    for (let i = 0; i < 5; i++) log.add("login", { i });
+    await until(() => log.isFailing);
+    disk.room = Infinity;
+    log.add("login", { i: 5 });
+    await log.close();
+    const lines = textsOf(path).flatMap((text) => (chainedLine(Buffer.from(text)) === null ? [] : [JSON.parse(text) as Line & { i: number; lost?: number }]));
+    expect(isWhole(path)).toBe(true);
+    expect(lines.at(-1)).toMatchObject({ i: 5, lost: 6 - lines.length });
+  });
+
+  it.each([0, 1, 150, 400])("with closed keeps them, and says that it fails until they are written; %i bytes fit", async (room) => {
+    const [path, disk] = [pathIn(), smallDisk(room)];
+    const log = opened(path, { disk, fail: "closed", clock: { ...HASTY, after: (ms, run) => systemClock.after(ms === 1_000 ? 5 : 0, run) } });
+    for (let i = 0; i < 5; i++) log.add("login", { i });
+    expect(await log.written()).toBe(false);
+    expect([log.isFailing, await log.written()]).toEqual([true, false]);
+    disk.room = Infinity;
+    await until(() => !log.isFailing);
+    expect(await log.written()).toBe(true);
+    await log.close();
+    expect(isWhole(path)).toBe(true);
+    expect(textsOf(path).flatMap((text) => (chainedLine(Buffer.from(text)) === null ? [] : [(JSON.parse(text) as { i: number }).i]))).toEqual([0, 1, 2, 3, 4]);
+  });
+
+  it("with closed fails while a write takes longer than a second, and no longer once it is over", async () => {
+    let go = () => {};
+    const slow = new Promise<void>((resolve) => (go = resolve));
+    const log = opened(pathIn(), { fail: "closed", clock: HASTY, disk: { ...SYSTEM, write: async (...of) => (await slow, SYSTEM.write(...of)) } });
+    log.add("login", {});
+    expect(await log.written()).toBe(false);
+    go();
+    await until(() => !log.isFailing);
+    expect(await log.written()).toBe(true);
+    await log.close();
+  });
+
+  it("holds 8 MiB of events at most, and counts the others", async () => {
+    let go = () => {};
+    const slow = new Promise<void>((resolve) => (go = resolve));
+    const path = pathIn();
+    const log = opened(path, { disk: { ...SYSTEM, write: async (...of) => (await slow, SYSTEM.write(...of)) } });
+    const event = { time: "", event: "login", fields: `"text":"${"x".repeat(10_000)}"` };
+    log.addEvents(Array.from({ length: 1_000 }, () => event), 7);
+    go();
+    await log.close();
+    log.add("login", {});
+    const lines = linesOf(path);
+    expect(lines.length).toBe(Math.floor((8 * 1024 * 1024) / (event.event.length + event.fields.length)));
+    expect(lines[0]).toMatchObject({ lost: 1_007 - lines.length });
+  });
+});
