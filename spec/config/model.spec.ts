@@ -342,6 +342,22 @@ describe("h2c", () => {
   });
 });
 
+describe("decisions", () => {
+  it.each<[unknown, string]>([
+    [-1, "found -1"],
+    [0.5, "found 0.5"],
+    ["100", 'found "100"'],
+    [1_000_001, "found 1000001"],
+    [null, "found null"],
+    [true, "found true"],
+    [[], "found an array"],
+  ])("decisions refuse %j", (decisions, found) => {
+    expect(issues({ global: { decisions }, services: [] })).toEqual([`global.decisions: expected an integer 0–1000000, ${found}`]);
+  });
+
+  it.each([0, 1, 1_000_000])("decisions may be %d", (decisions) => expect(issues({ global: { decisions }, services: [] })).toEqual([]));
+});
+
 describe("limits", () => {
   const limits = (given: object) => issues({ global: { limits: given }, services: [] });
 

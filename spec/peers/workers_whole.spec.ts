@@ -3,6 +3,7 @@ import { readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { backend, oneService } from "../support/gateway.ts";
+import type { KeptClient } from "../support/kept_client.ts";
 import { readMetrics } from "../support/metrics_text.ts";
 import { emptyFolder } from "../support/process.ts";
 import { replaced } from "./manager_pages.ts";
@@ -77,6 +78,40 @@ describe.each(RELEASES)("the figures of two workers, on Node %i", (release) => {
     answer();
     await Promise.all(waiting);
     expect((await json("/gateway/status")).in_flight).toBe(0);
+  });
+
+  it("are what became of the last 100 requests of both, exactly, each found by its id, also after a change of their number", async () => {
+    const { port } = await backend();
+    const config = (decisions: number) => oneService(port, { plugins: [{ name: "probe" }] }, { decisions, plugin_modules: [probeModule()] });
+    const running = await withWorkers(config(100), { release });
+    const clients: KeptClient[] = [];
+    for (const found of await workersOn(running.port, 2)) clients.push(await clientOn(running.port, (worker) => worker === found));
+    const remembered = async (id: string) => JSON.parse(await running.admin(`/gateway/requests/${id}`)) as { readonly path?: string; readonly by?: string; readonly status: number };
+    const asked = async (from: number, count: number) => {
+      const ids: string[] = [];
+      const ask = async (place: number) => {
+        for (let i = place; i < count; i += 2) ids[i] = (await clients[place]!.ask(`/a/${from + i}`)).headers["x-request-id"]!;
+      };
+      await Promise.all([ask(0), ask(1)]);
+      // The reply is there before its request has ended.
+      for (const [i, id] of ids.entries()) {
+        await until(async () => (await remembered(id)).status === 200);
+        expect(await remembered(id)).toMatchObject({ path: `/a/${from + i}`, status: 200, by: "upstream" });
+      }
+      return ids;
+    };
+    const count = async (ids: readonly string[]) => {
+      let found = 0;
+      for (const id of ids) if ((await remembered(id)).by === "upstream") found++;
+      return found;
+    };
+    const first = await asked(0, 20);
+    const next = await asked(20, 90);
+    expect([await count(first), await count(next)]).toEqual([10, 90]);
+    writeFileSync(running.file, JSON.stringify(config(150)));
+    expect(await running.admin("/gateway/reload", "POST")).toContain('"changed":true');
+    const last = await asked(110, 30);
+    expect([await count(first), await count(next), await count(last)]).toEqual([10, 90, 30]);
   });
 
   it("keep what a worker had counted until it ended, and drop what it had in progress", async () => {
