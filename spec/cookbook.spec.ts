@@ -14,7 +14,7 @@ import { createGateway } from "../lib/index.ts";
 import { backend, running } from "./support/gateway.ts";
 import { document, patternOf, root } from "./support/documents.ts";
 import { h2Ask, h2Session } from "./support/h2_client.ts";
-import { emptyFolder, program } from "./support/process.ts";
+import { emptyFolder, fileWith, program, runningFile } from "./support/process.ts";
 import { ask, connect, eventually } from "./support/raw_client.ts";
 
 const { text: cookbook } = document("docs/cookbook.md");
@@ -58,9 +58,9 @@ async function runAsShown(job: string, ports: Readonly<Record<number, number>>):
 const hasCurl = spawnSync("curl", ["--version"]).status === 0;
 
 describe("the cookbook", () => {
-  it("has thirteen jobs, each with a configuration", () => {
+  it("has fourteen jobs, each with a configuration", () => {
     const jobs = [...cookbook.matchAll(/^## (.+)$/gm)].map(([, job]) => job!);
-    expect(jobs).toHaveLength(13);
+    expect(jobs).toHaveLength(14);
     expect(jobs.filter((job) => blocks(job, "json").length === 0)).toEqual([]);
   });
 
@@ -106,6 +106,33 @@ describe("the cookbook", () => {
     onTestFinished(() => void upstream.close());
     const { port } = await running(configOf(job, { 3000: (upstream.address() as AddressInfo).port, 9000: keys }));
     await runAsShown(job, { 8008: port, 9000: keys });
+  });
+
+  it("its complaint is explained by the id in the mail, without the query, and says when the configuration is another one", { timeout: 60_000 }, async () => {
+    const job = "A customer's complaint";
+    const [before = "", after = ""] = blocks(job, "console complaint");
+    const [asked, ...expected] = [before, after].flatMap((block) => block.split(/^\$ /m).slice(1));
+    const ADMIN = { ADMIN_USER: "anna", ADMIN_PASSWORD: "0123456789abcdef" };
+    const config = blocks(job, "json")[0]!.replace("3000", "9");
+    const { port, started, file } = await runningFile(fileWith(config), [], ADMIN);
+    const environment = { ...ADMIN, ADMIN_URL: String(started.admin) };
+    const path = /'http:\/\/localhost:8008(.*)'/.exec(asked!)![1]!;
+    const mail = await ask(port, { path, headers: { Host: "localhost:8008" } });
+    expect(mail.status).toBe(403);
+    const answers: string[] = [];
+    for (const [i, step] of expected.entries()) {
+      if (i === 1) {
+        writeFileSync(file, config.replace('"10.0.0.0/8"', '"10.0.0.0/8", "127.0.0.1"'));
+        expect(await program(["reload"], { environment }).ended).toMatchObject({ code: 0 });
+      }
+      const [command = "", ...lines] = step.trimEnd().split("\n");
+      const { code, stdout } = await program(command.replace('"$ID"', mail.headers["x-request-id"] as string).split(" ").slice(2), { environment }).ended;
+      expect([code, stdout.trimEnd()]).toEqual([0, expect.stringMatching(patternOf(lines.join("\n"))) as string]);
+      answers.push(stdout);
+    }
+    expect(answers).toHaveLength(2);
+    expect(answers.join("")).not.toContain("1234");
+    expect((await ask(port, { path })).status).not.toBe(403);
   });
 
   it("its upgrade on Friday finds the version that lets a backslash pass, and nothing in the version that does not", { timeout: 60_000 }, async () => {
