@@ -38,9 +38,9 @@ const nextSlice = createTimeSlices();
 export async function findDecision({ decisions, inForce }: Pick<Metrics, "decisions" | "inForce">, id: string): Promise<RequestDecision | null> {
   const ring = decisions?.ring ?? null;
   if (decisions === null || ring === null || !REQUEST_ID.test(id)) return null;
-  learnNames(decisions, inForce);
   const line = Buffer.from(`${idText(id)}\n`, "latin1");
   await nextSlice();
+  learnNames(decisions, inForce);
   const slice = paced(nextSlice);
   const newest = ring.last;
   for (let age = 0; age < ring.count; age++) {
@@ -59,6 +59,8 @@ export const REQUEST_ID = /^[\w.:/+=@-]{1,128}$/;
 
 /** Threads write numbers for names: those of a configuration. */
 function learnNames(decisions: Decisions, { services, plugins }: Metrics["inForce"]): void {
+  const count = Array.from(services.values(), ({ upstreams, routes }) => upstreams.size + routes.size + 1).reduce((sum, each) => sum + each, 0);
+  decisions.maxNames = Math.max(decisions.maxNames, 2 * count);
   for (const name of ["upstream", "gateway", "response_cache"]) decisions.numberOf(name);
   for (const { name } of plugins.values()) decisions.numberOf(name);
   for (const [service, { upstreams, routes }] of services) {
@@ -81,7 +83,7 @@ function decisionOf(slot: Buffer, id: string, names: ReadonlyMap<number, string>
   const [, client, method, code, host, path] = slot
     .toString("latin1", TEXTS_AT, SLOT_BYTES - count * TRY_BYTES)
     .split("\n", 6)
-    .map((text) => text.replace(String.fromCharCode(CUT), "…") || null);
+    .map((text) => (text.charCodeAt(text.length - 1) === CUT ? `${text.slice(0, -1)}…` : text || null));
   const tries = Array.from({ length: count }, (_, i) => {
     const at = SLOT_BYTES - (count - i) * TRY_BYTES;
     const timed = slot.readDoubleLE(at + 8);

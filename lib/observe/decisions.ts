@@ -27,7 +27,6 @@ const PATH_ROOM = 24;
 /** Where a text is cut; shown as "…". */
 export const CUT = 0x85;
 const LINE_FEED = 0x0a;
-const MAX_NAMES = 2 ** 16;
 
 export class DecisionRing {
   readonly count: number;
@@ -99,6 +98,8 @@ export class Decisions {
   moved: Promise<void> = Promise.resolve();
   /** What numbers in slots stand for. */
   readonly names = new Map<number, string>();
+  /** All are forgotten before there are more. A configuration has to fit, beside those of the ones before. */
+  maxNames = 2 ** 16;
   readonly #numbers = new Map<string | null, number>([[null, 0]]);
   readonly #clock: Clock;
   /** Of the last request. */
@@ -117,7 +118,7 @@ export class Decisions {
   numberOf(name: string | null): number {
     const known = this.#numbers.get(name);
     if (known !== undefined) return known;
-    if (this.names.size >= MAX_NAMES) [this.names, this.#numbers].forEach((names) => names.clear());
+    if (this.names.size >= this.maxNames) [this.names, this.#numbers].forEach((names) => names.clear());
     const number = name === null ? 0 : textHash(name) * 2 ** 16 + (textHash(`#${name}`) >>> 16);
     if (name !== null) this.names.set(number, name);
     this.#numbers.set(name, number);

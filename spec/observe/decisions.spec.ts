@@ -127,6 +127,21 @@ describe("a decision", () => {
     expect(metrics.decisions!.ring!.count).toBe(100);
   });
 
+  it("has a path as it was, where that has the byte by which a slot marks a cut", async () => {
+    const { end, find } = kept();
+    end("r", { target: "/a/\x85x" });
+    expect((await find("r"))!.path).toBe("/a/\x85x");
+  });
+
+  it("has its names, however many the configuration has", async () => {
+    const { end, find, metrics } = kept();
+    const plan = metrics.plan(100, () => metrics.decisions!.ring!.bytes.buffer);
+    plan.service({ ...SERVICE, routes: Array.from({ length: 70_000 }, (_, i) => ({ name: `route ${i}` })) });
+    plan.adopt();
+    end("r", {}, { service: "shop", route: "route 0", tried: tried("a", 200, 1) });
+    expect(await find("r")).toMatchObject({ service: "shop", route: "route 0", by: "upstream", tries: [{ upstream: "a" }] });
+  });
+
   it("of an id that is used twice is the newest", async () => {
     const { end, find } = kept();
     for (const status of [401, 403, 200]) end("twice", {}, { status });
