@@ -127,6 +127,19 @@ describe("a decision", () => {
     expect(metrics.decisions!.ring!.count).toBe(100);
   });
 
+  it("has no secret of a long path, wherever that is cut, and no more of it is looked at than a slot has room for", async () => {
+    const { end, find, memory } = kept(1_000);
+    const secrets = [";token=hush", "%3Btoken=hush%26hush", "/eyJhushhush.hush", "%3FapiKey=hush", ";%74oken=hush"];
+    for (const [i, secret] of secrets.entries()) {
+      for (let length = 220; length <= 256; length++) end(`r${i}-${length}`, { target: `/;x=1${"a".repeat(length - 5)}${secret}${"b".repeat(9)}/end` });
+    }
+    for (const bytes of memory.values()) expect(Buffer.from(bytes).includes("hush")).toBe(false);
+    end("long", { target: `/a;token=${"x".repeat(300)}/end` });
+    expect((await find("long"))!.path).toBe("/a;token=[redacted]…");
+    end("many", { target: `/a${";token=hush".repeat(700)}/end` });
+    expect((await find("many"))!.path).toMatch(/^\/a(;token=\[redacted\])+;?.*…$/);
+  });
+
   it("has a path as it was, where that has the byte by which a slot marks a cut", async () => {
     const { end, find } = kept();
     end("r", { target: "/a/\x85x" });
