@@ -23,7 +23,9 @@ function inboundOf(i: number) {
   const facts = { status: isRefused ? 403 : 200, code: isRefused ? "forbidden" : null, service: "shop", route: `items ${i % 20}`, digest: "0123456789ab" };
   Object.assign(call.notes, facts, { tried, attempts: isRefused ? 0 : 1 });
   const rest = { httpVersion: "1.1", scheme: "http", headers: ["Host", "shop.example.com"] } as const;
-  return { call, method: "GET", target: `/shop/items/${i}?page=1`, authority: "shop.example.com", clientAddress: "203.0.113.9", ...rest };
+  // As parsers make it: another string each time.
+  const authority = Buffer.from("shop.example.com").toString("latin1");
+  return { call, method: "GET", target: `/shop/items/${i}?page=1`, authority, clientAddress: "203.0.113.9", ...rest };
 }
 
 let sink = 0;

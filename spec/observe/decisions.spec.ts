@@ -93,6 +93,17 @@ describe("a decision", () => {
     expect(await find("r0")).toMatchObject({ path: "/a", host: null });
   });
 
+  it("has the host of its own request, whatever the one before had", async () => {
+    const { end, find } = kept();
+    const hosts = ["", "a.example", "a.example", "user:hush@a.example", "b.example", "a.example"];
+    hosts.forEach((authority, i) => end(`r${i}`, { authority }));
+    end("absolute", { authority: "a.example", target: "http://c.example/x" });
+    end("after", { authority: "a.example" });
+    const found: unknown[] = [];
+    for (const id of [...hosts.map((_, i) => `r${i}`), "absolute", "after"]) found.push((await find(id))!.host);
+    expect(found).toEqual([null, "a.example", "a.example", null, "b.example", "a.example", "c.example", "a.example"]);
+  });
+
   it("of the longest facts keeps id, client, code and the last try, and cuts host and path", async () => {
     const { end, find } = kept();
     const client = "2001:db8:1111:2222:3333:4444:5555:6666";
