@@ -7,7 +7,7 @@ import type { ConfigInput } from "../../lib/config/model.ts";
 import { faultsOf, launch, visit, soon, type Browser } from "./browser.ts";
 import { COMMON_NAME_ONLY } from "../support/more_certs.ts";
 import { CREDENTIALS, emptyFolder, startBuilt } from "./built.ts";
-import { endSession, heading, openLogin, openOverview, replaced, resized, signIn, until, upstream } from "./manager_pages.ts";
+import { endSession, heading, openLogin, openOverview, remembered, replaced, resized, signIn, until, upstream } from "./manager_pages.ts";
 
 let browser: Browser;
 beforeAll(async () => {
@@ -67,6 +67,7 @@ const PAGES: readonly (readonly [name: string, hash: string, heading: string])[]
   ["upstream", "#/upstreams/shop/till-1", "Upstream till-1"],
   ["plugins", "#/plugins", "Plugins"],
   ["callers", "#/callers", "Callers"],
+  ["request", "#/requests/..", "Request .."],
   ["try", "#/try", "Try it"],
   ["tests", "#/tests", "Tests"],
   ["configuration", "#/config", "Configuration"],
@@ -270,7 +271,7 @@ describe("every page", () => {
 
   it("passes the accessibility check in windows of 360 to 1280 pixels, light and dark", { timeout: 600_000 }, async () => {
     const [one, two] = [await upstream(), await upstream()];
-    const { page, url, managerUrl, errors } = await opened(shop([one.port, two.port]));
+    const { page, url, managerUrl, adminUrl, errors } = await opened(shop([one.port, two.port]));
     const stop = traffic(`${url}/shop/items?apiKey=under-the-mat`);
     const faults: string[] = [];
     for (const { width, colorScheme } of WINDOWS) {
@@ -286,6 +287,12 @@ describe("every page", () => {
           await page.getByLabel(/Path/).fill("/shop/items?apiKey=x");
           await page.getByRole("button", { name: "Explain" }).click();
           await page.getByText("Handled by").waitFor();
+        }
+        if (name === "request") {
+          const id = (await fetch(`${url}/shop/items/7`)).headers.get("x-request-id")!;
+          await remembered(adminUrl, id);
+          await page.goto(`${managerUrl}#/requests/${id}`);
+          await page.getByText(/^The upstream till-\d answered 200\.$/).waitFor();
         }
         const sideways = '[...document.querySelectorAll(".table-wrap")].filter((wrap) => wrap.scrollWidth > wrap.clientWidth).map((wrap) => `a table is ${wrap.scrollWidth} pixels wide in ${wrap.clientWidth}`)';
         const all = [...(await faultsOf(page)), ...(await page.evaluate<string[]>(sideways))];

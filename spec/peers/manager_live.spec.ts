@@ -3,7 +3,7 @@ import { connect } from "node:net";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { ConfigInput } from "../../lib/config/model.ts";
 import { launch, type Browser } from "./browser.ts";
-import { allFaultsOf, heading, openOverview, replaced, until, upstream } from "./manager_pages.ts";
+import { allFaultsOf, heading, openLogin, openOverview, remembered, replaced, signIn, until, upstream } from "./manager_pages.ts";
 import { nodeOf } from "./nodes.ts";
 
 let browser: Browser;
@@ -91,6 +91,80 @@ describe("the tail", () => {
     await page.getByRole("link", { name: "Tail" }).nth(1).click();
     await until(page, 'document.querySelector("#tail-route")?.value === "open" && document.querySelector("#tail-service").value === "shop"');
     expect(errors).toEqual([]);
+  });
+});
+
+describe("one request", () => {
+  it("is found by its id from every page and from its line of the tail, by viewers too, and what clients send stays text", async () => {
+    const { port } = await upstream();
+    const config = shop(port, "more");
+    const down = { name: "down", base_path: "/down", upstreams: [{ id: "gone", host: "127.0.0.1", port: 1 }], routes: [{ name: "r", path: "/" }], plugins: [{ name: "key_auth", config: { key: "under-the-mat" } }] };
+    const environment = { ADMIN_VIEWER_USER: "eve", ADMIN_VIEWER_PASSWORD: "only-looking" };
+    const { page, url, managerUrl, adminUrl, file, errors } = await openLogin(browser, { global: { trusted_proxies: ["127.0.0.1"] }, services: [...config.services, down as never] }, { environment });
+    await signIn(page, "only-looking", "eve");
+    await heading(page, "Overview");
+    errors.splice(0);
+    const get = async (path: string, id: string, headers = {}) => {
+      await fetch(`${url}${path}`, { headers: { "X-Request-Id": id, ...headers } }).then((response) => response.arrayBuffer());
+      await remembered(adminUrl, id);
+    };
+    const search = async (id: string) => {
+      await page.getByLabel("Request id").fill(id);
+      await page.getByLabel("Request id").press("Enter");
+    };
+    // An id may have any of these characters.
+    await get("/shop/more?key=hush", "a/b:C+d=@.-");
+    await search("  a/b:C+d=@.- ");
+    await heading(page, "Request a/b:C+d=@.-");
+    await page.getByText(`The upstream 127.0.0.1:${port} answered 200.`, { exact: true }).waitFor();
+    await page.locator("main").getByText("In force", { exact: true }).waitFor();
+    expect(await page.locator("main tbody tr").allInnerTexts()).toEqual([expect.stringMatching(new RegExp(`^127\\.0\\.0\\.1:${port}\\s+200\\s`))]);
+    expect(await page.evaluate("[document.body.innerText.includes('/shop/more'), document.body.innerText.includes('hush')]")).toEqual([true, false]);
+    expect(await allFaultsOf(page)).toEqual([]);
+    replaced(file, JSON.stringify({ global: { trusted_proxies: ["127.0.0.1"] }, services: [...config.services, down], tests: [] }));
+    await page.locator("main").getByText("No longer in force").waitFor();
+    await page.locator("main").getByRole("link", { name: "more" }).click();
+    await heading(page, "Route more");
+    for (const [id, headers, said] of [["refused", {}, "The plugin key_auth answered 401 key_missing."], ["failed", { apiKey: "under-the-mat" }, "The gateway itself answered 502 upstream_connect_failed."]] as const) {
+      await get("/down", id, headers);
+      await search(id);
+      await heading(page, `Request ${id}`);
+      await page.getByText(said).waitFor();
+    }
+    await until(page, 'document.querySelector("main tbody tr")?.innerText.replace(/\\s+/g, " ").startsWith("gone no response")');
+    for (const id of ["REFUSED", "<img src=x onerror=window.broken=1>", "..", "a//b", "a/../refused", "%", "a?b#c", "\u202e", "x".repeat(5000)]) {
+      await search(id);
+      await until(page, `document.querySelector("h1").textContent === ${JSON.stringify(`Request ${id}`)} && document.querySelector("main .notice") !== null`);
+      expect(await page.locator("main .notice").innerText()).toMatch(/^No request with this id is remembered\. The latest 10,000 requests of all workers are remembered, as global\.decisions says[^]*Ids are compared exactly/);
+    }
+    expect(await page.evaluate("[window.broken === undefined, document.querySelectorAll('main img').length]")).toEqual([true, 0]);
+    expect(await allFaultsOf(page)).toEqual([]);
+    await search("later");
+    await heading(page, "Request later");
+    await page.getByRole("button", { name: "Look again" }).waitFor();
+    await get("/nowhere", "later");
+    await page.getByRole("button", { name: "Look again" }).click();
+    await page.getByText("The gateway itself answered 404 route_not_found.").waitFor();
+    await search(" ");
+    await heading(page, "Requests");
+    await page.goto(`${managerUrl}#/tail`);
+    await page.getByText("Waiting for requests…").waitFor();
+    const line = page.getByRole("link", { name: "tail-lon…" });
+    await expect.poll(async () => {
+      await get("/nowhere", "tail-long-id");
+      return line.count();
+    }).toBeGreaterThan(0);
+    await line.first().click();
+    await heading(page, "Request tail-long-id");
+    await page.getByText("The gateway itself answered 404 route_not_found.").waitFor();
+    await page.getByText("No upstream was asked.").waitFor();
+    // As a gateway of an older version answers.
+    const older = `new Response('{"code":"route_not_found","detail":"The admin interface has no such path."}', { status: 404 })`;
+    await page.evaluate(`void ((real) => { window.fetch = (path, options) => (path.includes("/requests/") ? Promise.resolve(${older}) : real(path, options)); })(fetch)`);
+    await search("tail-long-id");
+    await page.getByText("This gateway does not remember requests. It is an older version, without GET /gateway/requests/{id}.").waitFor();
+    // Unknown ones were answered with 404, which the browser reports.
+    expect(errors.filter((each) => !each.includes("404"))).toEqual([]);
   });
 });
 

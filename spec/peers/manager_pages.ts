@@ -58,8 +58,8 @@ export async function openOverview(browser: Browser, config: ConfigInput | strin
   return all;
 }
 
-export async function signIn(page: Page, password = CREDENTIALS.password): Promise<void> {
-  await page.getByLabel("Name").fill(CREDENTIALS.user);
+export async function signIn(page: Page, password = CREDENTIALS.password, user = CREDENTIALS.user): Promise<void> {
+  await page.getByLabel("Name").fill(user);
   await page.getByLabel("Password", { exact: true }).fill(password);
   await page.getByLabel("Password", { exact: true }).press("Enter");
 }
@@ -79,6 +79,12 @@ export async function endSession(page: Page, act: () => Promise<void>): Promise<
 
 export function heading(page: Page, text: string | RegExp): Promise<void> {
   return page.getByRole("heading", { name: text }).first().waitFor();
+}
+
+/** Resolves once the gateway remembers what became of a request: from its end, which may come later than its answer. */
+export async function remembered(adminUrl: string, id: string): Promise<void> {
+  const Authorization = `Basic ${btoa(`${CREDENTIALS.user}:${CREDENTIALS.password}`)}`;
+  await expect.poll(async () => (await fetch(`${adminUrl}/gateway/requests/${encodeURIComponent(id)}`, { headers: { Authorization } })).status, { interval: 20 }).toBe(200);
 }
 
 /** Resolves once `expression` is true in the page. Asked from outside: the page's policy forbids what playwright's own waiting would do. */

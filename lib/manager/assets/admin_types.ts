@@ -78,7 +78,8 @@ export interface ServiceConfig {
 export interface ProxyConfig {
   readonly services: readonly ServiceConfig[];
   readonly plugins: readonly PluginConfig[];
-  readonly global: { readonly name: string; readonly plugins: readonly PluginConfig[] };
+  /** `decisions`: how many requests are remembered; undefined: not configured. */
+  readonly global: { readonly name: string; readonly plugins: readonly PluginConfig[]; readonly decisions?: number };
 }
 
 /** GET /gateway/config: names of settings and their values. */

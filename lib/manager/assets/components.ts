@@ -122,6 +122,11 @@ export function unreadable(what: string, error: unknown, again: () => void): rea
   ];
 }
 
+/** In place of what an older gateway does not have: it "reports no tests". */
+export function olderGateway(does: string, endpoint: string): HTMLElement {
+  return notice("warn", `This gateway ${does}.`, `It is an older version, without ${endpoint}. All other pages work.`);
+}
+
 export interface Badge {
   readonly node: HTMLElement;
   set(label: Label): void;

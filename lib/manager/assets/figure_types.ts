@@ -28,6 +28,7 @@ export interface TailBatch {
 /** A line of the access log. */
 export interface AccessLine {
   readonly time: string;
+  readonly request_id: string;
   readonly client_ip: string;
   readonly method: string;
   readonly path: string;
@@ -40,6 +41,26 @@ export interface AccessLine {
   readonly duration_ms: number;
   readonly user_agent: string | null;
   readonly fault?: string;
+}
+
+/** GET /gateway/requests/{id}: what became of a request. A name is null where there was none. */
+export interface RequestDecision {
+  readonly time: string;
+  readonly client: string | null;
+  /** Null: it could not be read. */
+  readonly method: string | null;
+  readonly host: string | null;
+  readonly path: string | null;
+  readonly service: string | null;
+  readonly route: string | null;
+  /** Null: the client disconnected before a reply. */
+  readonly status: number | null;
+  readonly code: string | null;
+  /** A kind of plugins, "upstream" or "gateway"; null: nobody has answered. */
+  readonly by: string | null;
+  readonly tries: readonly { readonly upstream: string | null; readonly status: number | null; readonly ms: number }[];
+  readonly ms: number;
+  readonly digest: string;
 }
 
 /** GET /gateway/process */

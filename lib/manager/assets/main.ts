@@ -31,7 +31,7 @@ const RENEW_AGAIN_MS = 30_000;
 
 class App implements Frame {
   readonly texts = new Map<string, Readonly<Record<string, string>>>();
-  readonly #shell = new Shell({ signOut: () => void this.#signOut(), tryNow: () => this.#live.start() });
+  readonly #shell = new Shell({ goTo: (hash) => this.goTo(hash), signOut: () => void this.#signOut(), tryNow: () => this.#live.start() });
   readonly #visits = new Visits(this.#shell.main);
   readonly #live: LiveState;
   /** Tells the other tabs "in", "out" and "renewed". */

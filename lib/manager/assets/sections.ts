@@ -1,13 +1,13 @@
 /**
- * The table of pages: each has a link in the navigation. All but the first are loaded when they are opened.
+ * The table of pages: each with an icon has a link in the navigation. All but the first are loaded when they are opened.
  */
 import * as overview from "./overview.ts";
 import type { OpenPage } from "./page.ts";
 
 export interface Section {
   readonly label: string;
-  /** The SVG path of an icon in a square of 18. */
-  readonly icon: string;
+  /** The SVG path of an icon in a square of 18; null: not in the navigation, a search leads there. */
+  readonly icon: string | null;
   readonly load: () => Promise<{ readonly page: OpenPage }>;
   /** Only for users from whom the gateway takes changes: others do not see it. */
   readonly writes?: true;
@@ -34,6 +34,10 @@ export const SECTIONS: Readonly<Record<string, Section>> = {
   plugins: { label: "Plugins", icon: "M6 2v4M12 2v4M4 6h10v3a5 5 0 0 1-10 0zM9 14v3", load: () => import("./plugins_page.ts") },
   callers: { label: "Callers", icon: "M9 9a3 3 0 1 0 0-6 3 3 0 0 0 0 6zM3 15.5c0-3.5 2.7-5 6-5s6 1.5 6 5", load: () => import("./callers_page.ts") },
   tail: { label: "Tail", icon: "M3 4h12M3 7.5h9M3 11h12M3 14.5h6M12 13l2 2 2-2", load: () => import("./tail_page.ts") },
+  requests: {
+    ...{ label: "Requests", icon: null, load: () => import("./request_page.ts") },
+    ...{ names: 1, loadOne: () => import("./request_page.ts") },
+  },
   process: {
     label: "Process",
     icon: "M5 5h8v8H5zM7.5 2.5V5M10.5 2.5V5M7.5 13v2.5M10.5 13v2.5M2.5 7.5H5M2.5 10.5H5M13 7.5h2.5M13 10.5h2.5",

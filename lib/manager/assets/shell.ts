@@ -6,8 +6,9 @@ import { faultBanner } from "./fault_banner.ts";
 import { moment, timeZone, until } from "./format.ts";
 import type { ConnectionLoss } from "./live_state.ts";
 import type { Known, Page, Session } from "./page.ts";
-import { SECTIONS, type Section } from "./sections.ts";
+import { SECTIONS } from "./sections.ts";
 import { nextTheme, restoreTheme, type Theme } from "./theme.ts";
+import { hashFor } from "./url_hash.ts";
 
 const CONNECTIONS = { connecting: "Connecting…", live: "Live", lost: "Connection lost" } as const;
 const THEMES: Readonly<Record<Theme, string>> = { system: "Theme: system", light: "Theme: light", dark: "Theme: dark" };
@@ -16,6 +17,7 @@ const MESSAGE_MS = 6000;
 const ENDS_SOON_MS = 5 * 60_000;
 
 interface ShellOptions {
+  readonly goTo: (hash: string) => void;
   readonly signOut: () => void;
   /** Asks for the state now. */
   readonly tryNow: () => void;
@@ -122,7 +124,7 @@ export class Shell {
   }
 }
 
-function shellElements({ signOut, tryNow }: ShellOptions, themeButton: HTMLElement, faults: HTMLElement) {
+function shellElements({ goTo, signOut, tryNow }: ShellOptions, themeButton: HTMLElement, faults: HTMLElement) {
   const main = el("main", { class: "main", id: "main", tabindex: "-1" });
   const bannerText = el("span", { class: "banner__text" });
   const banner = el("section", { class: "banner", "aria-label": "Connection", hidden: true }, bannerText, button("Try now", tryNow, "small"));
@@ -134,7 +136,7 @@ function shellElements({ signOut, tryNow }: ShellOptions, themeButton: HTMLEleme
   const user = el("div");
   const ends = el("div", { hidden: true });
   const menu = el("button", { type: "button", class: "button side__menu", "aria-expanded": "false", "aria-controls": "menu" }, "Menu");
-  const links = new Map(Object.entries(SECTIONS).map(([name, section]) => [name, linkOf(name, section)]));
+  const links = new Map(Object.entries(SECTIONS).flatMap(([name, { label, icon }]) => (icon === null ? [] : [[name, linkOf(name, label, icon)]])));
   const signOutButton = button("Sign out", signOut, "quiet");
   const side = el(
     "header",
@@ -144,6 +146,7 @@ function shellElements({ signOut, tryNow }: ShellOptions, themeButton: HTMLEleme
     el(
       "div",
       { class: "side__body", id: "menu" },
+      requestSearch(goTo),
       el("nav", { class: "nav", "aria-label": "Pages" }, ...links.values()),
       el("div", { class: "side__foot" }, connection, el("div", { class: "session" }, user, ends, el("div", {}, `Times: ${timeZone()}`)), themeButton, signOutButton),
     ),
@@ -152,7 +155,16 @@ function shellElements({ signOut, tryNow }: ShellOptions, themeButton: HTMLEleme
   return { frame, side, menu, links, main, banner, bannerText, announcement, brandName, brandVersion, connection, connectionText, user, ends };
 }
 
-function linkOf(name: string, { label, icon }: Section): HTMLAnchorElement {
+/** Enter leads to the page of the request. */
+function requestSearch(goTo: (hash: string) => void): HTMLElement {
+  const onkeydown = ({ key }: KeyboardEvent): void => {
+    if (key === "Enter") goTo(hashFor("requests", input.value.trim()));
+  };
+  const input = el("input", { type: "text", "aria-label": "Request id", placeholder: "Request id", autocomplete: "off", spellcheck: "false", enterkeyhint: "search", onkeydown });
+  return el("div", { role: "search" }, input);
+}
+
+function linkOf(name: string, label: string, icon: string): HTMLAnchorElement {
   const line = svg("path", { d: icon, fill: "none", stroke: "currentColor", "stroke-width": "1.6", "stroke-linecap": "round", "stroke-linejoin": "round" });
   return el("a", { class: "nav__link", href: `#/${name}` }, svg("svg", { class: "nav__icon", viewBox: "0 0 18 18", "aria-hidden": "true" }, line), label);
 }

@@ -18,12 +18,14 @@ const FILTERS = [
   ["client", "Client begins with", "10.1."],
   ["path", "Path has", "/items"],
 ] as const;
-const COLUMNS = ["Time", "Status", "Method", "Path", "Route", "Client", "Took", "Caller"];
+const COLUMNS = ["Time", "Status", "Method", "Path", "Route", "Client", "Took", "Caller", "Request"];
 /** Lines that the page keeps, the newest first. */
 const MAX_LINES = 200;
 /** Pause after a key before the filters count. */
 const FILTER_AFTER_MS = 400;
 const AGAIN_MS = 5_000;
+/** Characters of a request's id in a line. */
+const ID_SHOWN = 8;
 
 const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3 });
 
@@ -109,7 +111,7 @@ export const page: OpenPage = () => {
 };
 
 /** What clients send stays text. */
-function cellsOf({ time, status, code, method, path, service, route, client_ip: client, duration_ms: took, caller, fault, user_agent: agent }: AccessLine): readonly Child[] {
+function cellsOf({ request_id: id, time, status, code, method, path, service, route, client_ip: client, duration_ms: took, caller, fault, user_agent: agent }: AccessLine): readonly Child[] {
   const place = service === null || route === null ? "–" : link(hashFor("routes", service, route), `${service} ${route}`);
   const why = [code, fault].filter((text) => text != null).join(": ");
   const failed = status === null || status >= 500;
@@ -122,5 +124,6 @@ function cellsOf({ time, status, code, method, path, service, route, client_ip: 
     el("span", { title: agent }, client),
     milliseconds(took),
     caller ?? "–",
+    el("a", { href: hashFor("requests", id), class: "link", title: id }, id.length > ID_SHOWN ? `${id.slice(0, ID_SHOWN)}…` : id),
   ];
 }

@@ -3,7 +3,7 @@
  */
 import { ApiError, ask, type Status, type TestResult, type TestRun } from "./api.ts";
 import type { Validation } from "./change_types.ts";
-import { breakable, createAges, fixedBadge, loading, unreadable } from "./components.ts";
+import { breakable, createAges, fixedBadge, loading, olderGateway, unreadable } from "./components.ts";
 import { copy } from "./copy.ts";
 import { el, replace, setText, type Child } from "./dom.ts";
 import { number } from "./format.ts";
@@ -109,10 +109,7 @@ class TestsPage implements Page {
 
   #showError(error: unknown): void {
     if (error instanceof ApiError && error.status === 401) return this.#frame.showError(error);
-    if (error instanceof ApiError && error.status === 404) {
-      const older = [el("p", {}, el("strong", {}, "This gateway reports no tests.")), el("p", {}, "It is an older version, without GET /gateway/tests. All other pages work.")];
-      return replace(this.node, el("div", { class: "notice notice--warn" }, ...older));
-    }
+    if (error instanceof ApiError && error.status === 404) return replace(this.node, olderGateway("reports no tests", "GET /gateway/tests"));
     replace(this.node, ...unreadable("The tests", error, () => void this.#load()));
   }
 }

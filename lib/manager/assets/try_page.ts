@@ -10,7 +10,7 @@ import { number } from "./format.ts";
 import { hashFor } from "./url_hash.ts";
 import { addressOf, figuresByName } from "./inventory.ts";
 import type { Frame, Known, OpenPage, Page, Shown } from "./page.ts";
-import { breakable, factList, link, section } from "./components.ts";
+import { breakable, factList, link, olderGateway, section } from "./components.ts";
 import { copy } from "./copy.ts";
 import { Pipeline } from "./pipeline.ts";
 import { upstreamFacts } from "./route_page.ts";
@@ -252,14 +252,7 @@ function testCard(request: ExplainRequest, explanation: Explanation, frame: Fram
 
 function failure(error: unknown): HTMLElement {
   const { status, message, retryAfterS } = error instanceof ApiError ? error : new ApiError(0, { detail: String(error) }, null);
-  if (status === 404 || status === 405 || status === 501) {
-    return el(
-      "div",
-      { class: "notice notice--warn" },
-      el("p", {}, el("strong", {}, "This gateway cannot explain.")),
-      el("p", {}, "It is an older version, without POST /gateway/explain. All other pages work."),
-    );
-  }
+  if (status === 404 || status === 405 || status === 501) return olderGateway("cannot explain", "POST /gateway/explain");
   const head =
     status === 0
       ? "The request did not reach the gateway."

@@ -1,0 +1,104 @@
+/**
+ * The page of one request, "#/requests/{id}": who has answered it, with what, after which tries, and which configuration has decided.
+ */
+import { ask, ApiError, type RequestDecision } from "./api.ts";
+import { askingFor } from "./asking.ts";
+import { factList, link, loading, notice, olderGateway, section, stateBadge } from "./components.ts";
+import { button, el, replace } from "./dom.ts";
+import { milliseconds, moment, number } from "./format.ts";
+import { plainTable } from "./live_tables.ts";
+import type { Known, OpenPage } from "./page.ts";
+import { hashFor } from "./url_hash.ts";
+
+/** What ids are made of; without those with "", "." or ".." between slashes, which browsers and the manager would make the path of another id. */
+const ID = /^(?!(?:.*\/)?\.{0,2}(?:\/|$))[\w.:/+=@-]{1,128}$/;
+/** Requests that are remembered where the configuration does not say how many. */
+const KEPT = 10_000;
+const WHERE = "Ids are in the header X-Request-Id of replies, in error bodies as request_id, in the access log and in the lines of the page Tail.";
+
+export const page: OpenPage = () => {
+  const node = el("div", { class: "card empty" }, el("p", {}, "Enter the id of a request in the field “Request id”."), el("p", {}, WHERE));
+  return { title: "Requests", node, update() {} };
+};
+
+export const onePage: OpenPage = (frame, [id = ""]) => {
+  const node = el("div", { class: "stack" }, loading("the request"));
+  const force = stateBadge();
+  const tries = plainTable("Requests to upstreams, in order", ["Upstream", "Status", "Took"]);
+  let known: Known | null = null;
+  let digest: string | null = null;
+  const asked = askingFor({ frame, what: "The request", node, ask: () => decisionOf(id), show });
+  void asked.load();
+  return { title: `Request ${id}`, node, update, close };
+
+  function close(): void {
+    asked.close();
+    tries.close();
+  }
+
+  function update(now: Known): void {
+    known = now;
+    if (now.status !== null && digest !== null) force.set(now.status.digest === digest ? { text: "In force", tone: "good" } : { text: "No longer in force", tone: "idle" });
+  }
+
+  function show(found: RequestDecision | "unknown" | "older"): void {
+    if (found === "older") return replace(node, olderGateway("does not remember requests", "GET /gateway/requests/{id}"));
+    if (found === "unknown") return replace(node, unknown(), el("p", {}, button("Look again", () => void asked.load())));
+    digest = found.digest;
+    if (known !== null) update(known);
+    const cells = found.tries.map(({ upstream, status, ms }) => [placeLink(["upstreams", found.service, upstream]), status ?? "no response", milliseconds(ms)]);
+    replace(tries.rows, ...cells.map(tries.rowOf));
+    const facts = el("section", { class: "card" }, factsOf(found, force.node));
+    const asking = section("Requests to upstreams", cells.length === 0 ? el("p", { class: "muted" }, "No upstream was asked.") : tries.node);
+    replace(node, notice(toneOf(found.status), sentenceOf(found), `It took ${milliseconds(found.ms)}.`), facts, asking);
+  }
+
+  function unknown(): HTMLElement {
+    const config = known?.config ?? null;
+    const kept = config === null ? null : (config.global.decisions ?? KEPT);
+    const latest = kept === null ? "The latest requests" : `The latest ${number(kept)} requests of all workers`;
+    const memory = kept === 0 ? "The gateway remembers none: global.decisions is 0." : `${latest} are remembered, as global.decisions says, from their end until a restart.`;
+    return notice("warn", "No request with this id is remembered.", memory, el("p", {}, `Ids are compared exactly, upper and lower case too. ${WHERE}`));
+  }
+};
+
+async function decisionOf(id: string): Promise<RequestDecision | "unknown" | "older"> {
+  if (!ID.test(id)) return "unknown";
+  try {
+    // The manager lets no encoded slash pass.
+    return await ask<RequestDecision>("GET", hashFor("gateway", "requests", ...id.split("/")).slice(1));
+  } catch (error) {
+    if (!(error instanceof ApiError && error.status === 404)) throw error;
+    // The reply for an unknown id names the setting; older gateways have no such path.
+    return error.message.includes("global.decisions") ? "unknown" : "older";
+  }
+}
+
+/** "The plugin key_auth answered 401 key_missing." */
+function sentenceOf({ by, status, code, tries }: RequestDecision): string {
+  if (status === null) return "Nobody answered: the client disconnected before.";
+  const upstream = tries.at(-1)?.upstream;
+  const who = by === null ? "It" : by === "gateway" ? "The gateway itself" : by !== "upstream" ? `The plugin ${by}` : upstream == null ? "An upstream" : `The upstream ${upstream}`;
+  return `${who} ${by === null ? "was answered with" : "answered"} ${status}${code === null ? "" : ` ${code}`}.`;
+}
+
+function toneOf(status: number | null): "good" | "warn" | "bad" {
+  return status === null || status >= 500 ? "bad" : status >= 400 ? "warn" : "good";
+}
+
+function factsOf({ time, client, method, host, path, service, route, digest }: RequestDecision, force: HTMLElement): HTMLElement {
+  return factList([
+    ["Ended", el("time", { datetime: time }, moment(time))],
+    ["Request", method === null ? "could not be read" : el("span", { class: "mono" }, `${method} ${host ?? ""}${path ?? ""}`)],
+    ["Client", client ?? "not known"],
+    ["Service", placeLink(["services", service])],
+    ["Route", placeLink(["routes", service, route])],
+    ["Configuration", el("span", {}, el("span", { class: "mono" }, digest), " ", force)],
+  ]);
+}
+
+/** To the page of what the last name says; null among the names: there is none. */
+function placeLink([page, ...names]: readonly [string, ...(string | null)[]]): Node | string {
+  const known = names.filter((name) => name !== null);
+  return known.length === names.length ? link(hashFor(page, ...known), known.at(-1)!) : (names.at(-1) ?? "none");
+}
