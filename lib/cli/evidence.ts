@@ -30,7 +30,7 @@ export function evidenceOf(judged: Judged): { readonly entries: readonly Evidenc
 
 /** One verdict for each rule of the table. Rules about routes: all of them, some, none. */
 function verdictsOf({ settings, config: { global, services }, kinds }: Judged): Readonly<Record<EvidenceRule, Status>> {
-  const { serverCertPath, httpPort, caCertPath, configKeyPath, admin, probe, metricsToken, stateDir } = settings;
+  const { serverCertPath, httpPort, caCertPath, configKeyPath, admin, probe, metricsToken, stateDir, audit } = settings;
   const hasTls = serverCertPath !== null;
   const isTlsAlone = hasTls && (httpPort === null || global.httpsRedirect !== undefined);
   const guards = new Set(kinds.filter((kind) => kind.guards === true).map(({ name }) => name));
@@ -38,6 +38,8 @@ function verdictsOf({ settings, config: { global, services }, kinds }: Judged): 
   const routesWith = (...names: readonly string[]) => share(routes.map((plugins) => plugins.some(({ name }) => names.includes(name))));
   const asksOthers = routes.flat().some(({ name }) => AUTH_SERVERS.includes(name));
   const encrypted = services.map(({ protocol, tls }) => (protocol === "https" || protocol === "h2") && tls?.verify !== false);
+  const isEveryRequestLogged = global.accessLog.sample === 1 && global.accessLog.exclude.length === 0;
+  const log: Status = !global.accessLog.enabled ? "not_met" : isEveryRequestLogged ? "met" : "partly";
   return {
     always: "met",
     never: "not_met",
@@ -52,10 +54,12 @@ function verdictsOf({ settings, config: { global, services }, kinds }: Judged): 
     sizes: routesWith("request_size_limit", "request_validation") === "met" ? "met" : "partly",
     breakers: share(services.map(({ circuitBreaker }) => circuitBreaker !== undefined)),
     blocking: routesWith("acl", "bot_protection"),
-    log: global.accessLog.enabled ? (global.accessLog.sample < 1 || global.accessLog.exclude.length > 0 ? "partly" : "met") : "not_met",
+    log,
+    // Logins and configurations alone, without the refusals, are a part.
+    security_log: log === "met" || audit?.refusals ? "met" : audit === null ? log : "partly",
     metrics: admin === null && probe === null ? "not_met" : "met",
     metrics_and_log: both(global.accessLog.enabled ? "met" : "not_met", admin === null && probe === null ? "not_met" : "met"),
-    changes_logged: admin === null || !admin.write ? "not_applicable" : admin.auditLogPath === null ? "partly" : "met",
+    changes_logged: audit !== null ? "met" : admin === null || !admin.write ? "not_applicable" : admin.auditLogPath === null ? "partly" : "met",
     admin: admin === null ? "not_applicable" : admin.tls || isLoopback(admin.host) ? "met" : "not_met",
     admin_session: admin === null ? "not_applicable" : admin.sessionTtlS <= 600 ? "met" : "not_met",
     masking: admin === null ? "not_applicable" : admin.redactSecrets ? "met" : "partly",

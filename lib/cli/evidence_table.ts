@@ -7,7 +7,7 @@
 export type EvidenceRule =
   | "always" | "never" | "elsewhere" | "partial" | "tls_everywhere" | "guards"
   | "client_certificates" | "auth_servers" | "rate_limits" | "validation" | "sizes" | "breakers"
-  | "blocking" | "log" | "metrics" | "metrics_and_log" | "changes_logged" | "admin"
+  | "blocking" | "log" | "security_log" | "metrics" | "metrics_and_log" | "changes_logged" | "admin"
   | "admin_session" | "masking" | "signed" | "least_ports";
 
 export interface Requirement {
@@ -83,7 +83,8 @@ export const REQUIREMENTS: readonly Requirement[] = [
   row("CRA Annex I Part I (2)(i)", "breakers", "service.circuit_breaker", "spec/journeys/circuit_breaker.spec.ts", "docs/health-and-resilience.md"),
   row("CRA Annex I Part I (2)(j)", "always", "edge-gateway audit, edge-gateway build", "spec/peers/audit.spec.ts", "docs/audit.md"),
   row("CRA Annex I Part I (2)(k)", "always", "edge-gateway audit", "spec/peers/systemd.spec.ts", "spec/peers/audit.spec.ts", "docs/deployment.md"),
-  row("CRA Annex I Part I (2)(l)", "log", "global.access_log, ADMIN_AUDIT_LOG", "spec/journeys/access_log.spec.ts", "docs/observability.md"),
+  row("CRA Annex I Part I (2)(l)", "security_log", "global.access_log, AUDIT_LOG, AUDIT_REFUSALS",
+    "spec/journeys/access_log.spec.ts", "spec/cli/audit_log.spec.ts", "docs/audit-log.md"),
   row("CRA Annex I Part I (2)(m)", "always", "STATE_DIR", "spec/cli/state_dir.spec.ts", "docs/settings.md"),
   row("CRA Annex I Part II (1)", "always", "edge-gateway build", "spec/peers/release.spec.ts", "docs/releases.md"),
   row("CRA Annex I Part II (2)", "always", "SECURITY.md", "docs/upgrading.md"),
@@ -111,9 +112,11 @@ export const REQUIREMENTS: readonly Requirement[] = [
   row("SRG-NET-000512-ALG-000062", "elsewhere", "edge-gateway audit", "docs/deployment.md"),
   row("SRG-NET-000512-ALG-000066", "always", "global.http1",
     "spec/journeys/hostile.spec.ts", "spec/server/http1_fuzz.spec.ts", "docs/http2-and-websockets.md"),
-  row("SRG-NET-000513-ALG-000026", "log", "global.access_log", "spec/journeys/access_log.spec.ts", "docs/observability.md"),
+  row("SRG-NET-000513-ALG-000026", "security_log", "global.access_log, AUDIT_LOG, AUDIT_REFUSALS",
+    "spec/journeys/access_log.spec.ts", "spec/cli/audit_log.spec.ts", "docs/audit-log.md"),
   row("SRG-NET-ALG: management", "admin", "ADMIN_TLS, ADMIN_HOST", "spec/admin/login.spec.ts", "docs/admin-api.md"),
-  row("SRG-NET-ALG: changes", "changes_logged", "ADMIN_WRITE, ADMIN_AUDIT_LOG", "spec/admin/source.spec.ts", "docs/admin-api.md"),
+  row("SRG-NET-ALG: changes", "changes_logged", "AUDIT_LOG, ADMIN_WRITE, ADMIN_AUDIT_LOG",
+    "spec/cli/audit_log.spec.ts", "spec/admin/source.spec.ts", "docs/audit-log.md"),
   row("SRG-NET-ALG: certificates of clients", "client_certificates", "CA_CERT_PATH, CLIENT_AUTH, mtls", "spec/journeys/mtls.spec.ts", "docs/tls.md"),
   row("SRG-NET-ALG: FIPS-validated cryptography", "never", "edge-gateway audit", "docs/releases.md"),
 ];

@@ -109,6 +109,20 @@ describe("edge-gateway audit --evidence", () => {
     expect(statuses(open, TLS, MANAGEMENT, SESSION)).toEqual(["partly", "not_met", "not_met"]);
   });
 
+  it("takes AUDIT_LOG for changes, and with AUDIT_REFUSALS for attempts to get access", async () => {
+    const ATTEMPTS = "SRG-NET-000513-ALG-000026", EVENTS = "CRA Annex I Part I (2)(l)";
+    const quiet = { ...plain, global: { access_log: { enabled: false } } };
+    const sampled = { ...plain, global: { access_log: { enabled: true, sample: 0.5 } } };
+    const all = { ...plain, global: { access_log: { enabled: true } } };
+    const audited = { AUDIT_LOG: "/var/log/audit.log" };
+    const of = async (config: object, environment = {}) => statuses(await printed(config, environment), ATTEMPTS, EVENTS, CHANGES);
+    expect(await of(quiet)).toEqual(["not_met", "not_met", "not_applicable"]);
+    expect(await of(quiet, audited)).toEqual(["partly", "partly", "met"]);
+    expect(await of(quiet, { ...audited, AUDIT_REFUSALS: "true" })).toEqual(["met", "met", "met"]);
+    expect(await of(sampled, audited)).toEqual(["partly", "partly", "met"]);
+    expect(await of(all, audited)).toEqual(["met", "met", "met"]);
+  });
+
   it("refuses another form beside it", async () => {
     const { code, stderr } = await program(["audit", fileWith(plain), "--evidence", "--json"], {}).ended;
     expect([code, stderr]).toEqual([2, expect.stringContaining("choose one of --json and --evidence")]);
