@@ -30,7 +30,7 @@ const UPDATE_JULY = "Run Node 22.23.2, 24.18.1, 26.5.1 or newer; Node 20 has no 
 export const STATEMENTS: readonly Statement[] = [
   affected("node", ["CVE-2026-123866"], `HTTP/2 streams that end while a write waits: the gateway serves HTTP/2. ${UPDATE_NOVEMBER} Or serve HTTP/1.1 alone.`),
   affected("node", ["CVE-2026-123864"], `HTTPS over HTTP/1.1: the head of a reply may be sent before the body of its request ends. ${UPDATE_NOVEMBER}`),
-  affected("node", ["CVE-2026-105481"], `Connections to upstreams are kept by Node's agent. ${UPDATE_OCTOBER}`),
+  affected("node", ["CVE-2026-105481"], `Connections of plugins, health checks and the management UI are those of Node's agent. ${UPDATE_OCTOBER}`),
   affected("node", ["CVE-2026-56848"], `Memory of an HTTP/2 session. ${UPDATE_JULY}`),
   affected("node", ["CVE-2026-56846"], `Header blocks that HTTP/2 keeps. ${UPDATE_JULY}`),
   affected("nghttp2", ["CVE-2026-27135"], "Run a Node with nghttp2 1.68.1 or newer (node -p process.versions.nghttp2); a start with an older one and HTTP/2 logs a warning."),
@@ -48,7 +48,7 @@ export const STATEMENTS: readonly Statement[] = [
   unused("node", ["CVE-2026-48928"], "Certificates of several hosts come from an SNICallback of the gateway, not from addContext.", ["addContext"]),
   unused("node", ["CVE-2026-123867"], "Certificates of several hosts come from an SNICallback of the gateway, not from addContext, and have one CA for clients.", ["addContext"]),
   unused("node", ["CVE-2026-21710"], "headersDistinct and trailersDistinct are not read.", ["headersDistinct", "trailersDistinct"]),
-  unused("node", ["CVE-2024-27980", "CVE-2024-36138"], "No process is started: node:child_process is not loaded.", ["child_process"]),
+  unused("node", ["CVE-2024-27980", "CVE-2024-36138"], "The only program that is started is Node itself (compare), without a shell: never a batch file.", ["shell:", "execFile", "execSync"]),
   unused("openssl", ["CVE-2026-35190"], "The certificate flags of Suite B cannot be set through Node."),
   unused("openssl", ["CVE-2026-18798", "CVE-2026-14456", "CVE-2026-63075"], "QUIC is not used.", ["node:quic"]),
   unused("openssl", ["CVE-2026-63072", "CVE-2026-28389", "CVE-2026-28390"], "CMS messages are not read: Node has no function for them."),
