@@ -58,9 +58,9 @@ async function runAsShown(job: string, ports: Readonly<Record<number, number>>):
 const hasCurl = spawnSync("curl", ["--version"]).status === 0;
 
 describe("the cookbook", () => {
-  it("has fourteen jobs, each with a configuration", () => {
+  it("has fifteen jobs, each with a configuration", () => {
     const jobs = [...cookbook.matchAll(/^## (.+)$/gm)].map(([, job]) => job!);
-    expect(jobs).toHaveLength(14);
+    expect(jobs).toHaveLength(15);
     expect(jobs.filter((job) => blocks(job, "json").length === 0)).toEqual([]);
   });
 
@@ -150,6 +150,30 @@ describe("the cookbook", () => {
     writeFileSync(file, readFileSync(file, "utf8").replace("return BACKSLASH_FOUND", 'segment = "other"'));
     const { code, stdout } = await run();
     expect([code, stdout.trimEnd()]).toEqual([1, expect.stringMatching(patternOf(blocks(job, "text")[0]!.trimEnd())) as string]);
+  });
+
+  it("its auditor finds the log whole, with the refused requests, and the line behind one that was edited", { timeout: 60_000 }, async () => {
+    const job = "The auditor's visit";
+    const folder = emptyFolder();
+    const path = join(folder, "audit.log");
+    writeFileSync(join(folder, "gw.json"), blocks(job, "json")[0]!);
+    const [start, verify, edit] = blocks(job, "sh") as [string, string, string];
+    const [line, whole, broken] = blocks(job, "text").map((text) => expect.stringMatching(patternOf(text.trimEnd())) as string);
+    const variables = start.split(" npx edge-gateway ")[0]!.split(" ").map((each) => each.split("=") as [string, string]);
+    const environment = { ...Object.fromEntries(variables), LOG_FORMAT: "text", LISTEN_HOST: "127.0.0.1", HTTP_PORT: "0" };
+    const said = await program(["--config", "gw.json"], { cwd: folder, environment }).says(/^ {2}reload.*$/m, "stderr");
+    const port = Number(/^ {2}http +http:\/\/127\.0\.0\.1:(\d+)/m.exec(said)![1]);
+    for (let i = 0; i < 2; i++) expect((await ask(port, { path: "/orders/7" })).status).toBe(401);
+    const lines = () => readFileSync(path, "utf8").trimEnd().split("\n");
+    await eventually(() => lines().length === 4, "four lines");
+    expect(lines()[2]).toEqual(line);
+    const run = async (text: string) => {
+      const { code, stdout, stderr } = await program(text.split("npx edge-gateway ")[1]!.trim().split(" "), { cwd: folder }).ended;
+      return [code, (stdout + stderr).trimEnd()];
+    };
+    expect(await run(verify)).toEqual([0, whole]);
+    expect(spawnSync("sh", ["-c", edit.split("\n")[0]!], { cwd: folder }).status).toBe(0);
+    expect(await run(edit)).toEqual([1, broken]);
   });
 
   it("its commands for WebSockets print what it shows", { timeout: 60_000 }, async () => {

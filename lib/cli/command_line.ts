@@ -25,7 +25,8 @@ export async function runCommand(words: readonly string[]): Promise<ExitCode> {
     process.stdout.write(`${version}\n`);
     return 0;
   }
-  if (given.operands.length > (command.operand?.split(" ").length ?? 0)) {
+  const { operand = "" } = command;
+  if (!operand.endsWith("…") && given.operands.length > (operand === "" ? 0 : operand.split(" ").length)) {
     // The arguments are not repeated: one may be a password.
     const { remedy = `edge-gateway ${name} --help shows its usage` } = command;
     throw new Failure(`too many arguments for "${name}": ${remedy}`, 2);

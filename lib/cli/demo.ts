@@ -28,6 +28,7 @@ export const demo: RunCommand = async (given) => {
   // Its key is printed, so only this machine gets to it, unless LISTEN_HOST or --listen-host says otherwise.
   const environment = { LOG_FORMAT: "text", LISTEN_HOST: "127.0.0.1", ...process.env, ...admin, ...ownManager };
   const read = await settingsOf(given.flags, environment, { terminal: process.stderr.isTTY === true, issues: given.unknown ?? [] });
+  if (read.audit !== null) throw new Failure("the demo writes no audit log: leave AUDIT_LOG (--audit-log) out", 2);
   const settings = { ...read, configPath: "(demo)" };
   const log = createLog({ level: settings.logLevel, format: settings.logFormat });
   const backends = await Promise.all([startBackend("one"), startBackend("two")]);

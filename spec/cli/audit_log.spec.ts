@@ -110,6 +110,22 @@ describe("AUDIT_LOG", () => {
     expect(await program(["--config", fileWith(oneService(9))], { environment, cwd: emptyFolder() }).ended).toMatchObject({ code: 2, stderr: expect.stringContaining(why) as string });
   });
 
+  it("verify-log reads several files, the oldest first, and finds one that is missing or in another place", async () => {
+    const folder = emptyFolder();
+    const path = join(folder, "audit.log");
+    for (let i = 0; i < 2; i++) await program(["--config", fileWith({ services: [{}] }), "--http-port", "0"], { environment: { AUDIT_LOG: path } }).ended;
+    const lines = readFileSync(path, "utf8").split("\n");
+    const parts = [0, 2, 4].map((from, i) => {
+      const part = join(folder, `audit.log.${i}`);
+      writeFileSync(part, `${lines.slice(from, from + 2).join("\n")}\n`);
+      return part;
+    }) as [string, string, string];
+    const [a, b, c] = parts;
+    expect(await verified(a, b, c)).toMatchObject({ code: 0, stdout: expect.stringMatching(/first seq 1, last seq 6, .*\n6 lines in 3 files: whole\n$/) as string });
+    expect(await verified(a, c)).toMatchObject({ code: 1, stderr: expect.stringContaining("audit.log.2 line 1 has seq 5, and 3 must follow 2") as string });
+    expect(await verified(a, c, b)).toMatchObject({ code: 1 });
+  });
+
   it("audit lists the file among those that are read and written", async () => {
     const { stdout } = await program(["audit", "--json", "--config", fileWith(oneService(9))], { environment: { AUDIT_LOG: "/var/log/a.log" } }).ended;
     expect(JSON.parse(stdout)).toMatchObject({ writes: expect.arrayContaining(["/var/log/a.log"]) as unknown, reads: expect.arrayContaining(["/var/log/a.log"]) as unknown });

@@ -120,6 +120,11 @@ describe("edge-gateway demo", () => {
     expect(text).toMatch(/\(admin \/ [\w-]{12}\)/);
   });
 
+  it("refuses AUDIT_LOG, which it would not write", async () => {
+    const { code, stderr } = await program(["demo", "--http-port", "0"], { environment: { AUDIT_LOG: "audit.log" } }).ended;
+    expect([code, stderr]).toEqual([2, expect.stringContaining("the demo writes no audit log: leave AUDIT_LOG (--audit-log) out")]);
+  });
+
   it("ends with exit 0 on SIGINT, upstreams included", async () => {
     const { demo } = await running();
     demo.child.kill("SIGINT");

@@ -145,6 +145,25 @@ describe("the example for logrotate", () => {
     expect([linesOf(`${log}.1`), linesOf(log)]).toEqual([["before"], ["after"]]);
   });
 
+  it("logrotate renames the audit log, and its chain goes on in a new one", async () => {
+    const folder = emptyFolder();
+    const logs = join(folder, "logs");
+    mkdirSync(logs, { mode: 0o750 });
+    const log = join(logs, "audit.log");
+    const plugins = [{ name: "key_auth", config: { key: "the-key" } }];
+    const { url, process: child } = await startBuilt(oneService(9, { plugins }), { AUDIT_LOG: log, AUDIT_REFUSALS: "true", AUDIT_FAIL: "closed" });
+    expect((await fetch(`${url}/a/before`)).status).toBe(401);
+    const config = join(folder, "rotate");
+    writeFileSync(config, CONFIG.replaceAll("/var/log/edge-gateway/", `${logs}/`).replace(/systemctl kill .*/, `kill -USR1 ${child.pid}`), { mode: 0o644 });
+    await run("logrotate", ["--force", "--state", join(folder, "state"), config]);
+    await eventually(() => statSync(log, { throwIfNoEntry: false }) !== undefined, "a new file");
+    expect((await fetch(`${url}/a/after`)).status).toBe(401);
+    const refused = (file: string) => found(readFileSync(file, "utf8"), /"seq":(\d+),.*"event":"request_refused"/g);
+    expect([refused(`${log}.1`), refused(log)]).toEqual([["3"], ["4"]]);
+    const { stdout } = await run(process.execPath, [PROGRAM, "verify-log", `${log}.1`, log]);
+    expect(stdout).toMatch(/^audit log: first seq 1, last seq 4, .*\n4 lines in 2 files: whole\n$/);
+  });
+
   it("the signal in the example is sent to the service of the units", () => {
     expect(CONFIG).toContain("--signal=SIGUSR1 edge-gateway.service");
     expect(SERVICE).toContain("LogsDirectory=edge-gateway\n");

@@ -10,7 +10,8 @@ import { keptClient } from "../support/kept_client.ts";
 import { RENEWED, SHOP } from "../support/more_certs.ts";
 import { freePort } from "../support/origin.ts";
 import { emptyFolder, fileWith, logLines, program } from "../support/process.ts";
-import { nodeOf } from "./nodes.ts";
+import { ask } from "../support/raw_client.ts";
+import { nodeOf, RELEASES } from "./nodes.ts";
 import { until } from "./redis.ts";
 import { clientOn, probeModule, withWorkers, workersOn, type Workers } from "./workers.ts";
 
@@ -248,6 +249,20 @@ describe("logs of workers", () => {
     for (const [nth, name] of ["first", "second"].entries()) {
       expect(paths[nth]!.sort()).toEqual([0, 1].flatMap((client) => Array.from({ length: 50 }, (_, i) => `/a/${name}/${client}/${i}`)).sort());
     }
+  });
+
+  it.each(RELEASES)("of the audit are one whole chain with a line for each refusal, which has waited for it (Node %i)", async (release) => {
+    const path = join(emptyFolder(), "audit.log");
+    const environment = { AUDIT_LOG: path, AUDIT_REFUSALS: "true", AUDIT_FAIL: "closed" };
+    const config = oneService(9, { plugins: [{ name: "key_auth", config: { key: "the-key" } }] });
+    const { port, child, ended } = await withWorkers(config, { release, workers: 3, environment });
+    const answers = await Promise.all(Array.from({ length: 60 }, () => ask(port, { path: "/a/x" })));
+    expect(answers.map(({ status }) => status)).toEqual(Array.from({ length: 60 }, () => 401));
+    const refused = () => readFileSync(path, "utf8").split("\n").filter((line) => line.includes('"event":"request_refused"')).map((line) => (JSON.parse(line) as { id: string }).id);
+    expect(new Set(refused()).size).toBe(60);
+    child.kill("SIGTERM");
+    await ended;
+    expect(await program(["verify-log", path]).ended).toMatchObject({ code: 0, stdout: expect.stringMatching(/first seq 1, last seq 63, .*\n63 lines in 1 file: whole\n$/) as string });
   });
 
   it("have what a worker wrote before it died, and warnings about a configuration once", async () => {
