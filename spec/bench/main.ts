@@ -7,6 +7,7 @@ type Benchmark = (words: readonly string[]) => Promise<boolean>;
 /** Each with its arguments; loaded on demand, because some import half the gateway. */
 const BENCHMARKS: Readonly<Record<string, readonly [load: () => Promise<Benchmark>, words: string]>> = {
   access_log: [async () => (await import("./access_log.ts")).accessLog, ""],
+  audit: [async () => (await import("./audit.ts")).audit, ""],
   callers: [async () => (await import("./callers.ts")).callers, "[ROUNDS]"],
   chain: [async () => (await import("./chain.ts")).chain, "[REQUESTS]"],
   counters: [async () => (await import("./counters.ts")).counters, ""],
