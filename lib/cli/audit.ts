@@ -23,11 +23,13 @@ export function auditWith(loadEvidence: () => Promise<(audited: Audited) => unkn
     if (second !== undefined) throw new Failure(`choose one of --${form} and --${second}`, 2);
     const shared = Object.fromEntries(Object.entries(given.flags).filter(([name]) => !(name in forms)));
     const audited = await auditOf({ ...shared, config });
-    process.stdout.write(form === undefined ? printable(textOf(audited.audit)) : await forms[form](audited));
+    const text = () => printable([...textOf(audited.audit), ...(audited.settings.seal ? [SEALED] : [])]);
+    process.stdout.write(form === undefined ? text() : await forms[form](audited));
     return 0;
   };
 }
 
+const SEALED = "SEAL: before the first port is open it gives up all other rights of Node's permission model, under which it must be started.";
 /** Of the files of STATE_DIR. */
 const STATE = "STATE_DIR: made for this user alone (0700), one process at a time";
 

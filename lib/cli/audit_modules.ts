@@ -11,6 +11,7 @@ import { KINDS, ON_DEMAND as OF_GATEWAY, PARTS } from "../parts/table.ts";
 import type { Commands } from "./arguments.ts";
 import { OF_ADMIN } from "./admin_requests.ts";
 import { ON_DEMAND as OF_RUN, onDemandOf } from "./on_demand.ts";
+import { PACKAGE, PROGRAM } from "./touched_files.ts";
 
 export interface AuditedModule {
   /** Below the folder of the package; absolute: a plugin module. */
@@ -23,10 +24,6 @@ export interface AuditedModule {
 
 /** `lib/`, in the package that is `dist/lib/`. */
 const LIB = new URL("../", import.meta.url);
-/** `bin/` and `lib/` are in it: in the package `dist/`. */
-export const PROGRAM = new URL("../", LIB);
-/** The folder of the package. */
-export const PACKAGE = existsSync(new URL("package.json", PROGRAM)) ? PROGRAM : new URL("../", PROGRAM);
 export const PACKAGE_FOLDER = fileURLToPath(PACKAGE);
 /** Whether these are the sources, as specs run them. */
 export const IS_SOURCE = import.meta.url.endsWith(".ts");

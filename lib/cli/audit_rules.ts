@@ -3,25 +3,19 @@
  */
 import { isIP } from "node:net";
 import { dirname } from "node:path";
-import { fileURLToPath } from "node:url";
 import type { Destination } from "../base/egress.ts";
 import { isLoopback } from "../base/url_destination.ts";
-import { NAME_FILES, patternsOf, realPath, type Audited } from "./audit_sources.ts";
-import { PROGRAM } from "./audit_modules.ts";
+import type { Audited } from "./audit_sources.ts";
 import { Failure } from "./failure.ts";
 import { withoutControls } from "./terminal.ts";
+import { readable } from "./touched_files.ts";
 
 /** For the Node that runs this command: one flag on each line. Throws a `Failure` for a path that a flag cannot have. */
-export function permissionFlags({ audit, settings, watched }: Audited): string {
+export function permissionFlags({ audit, settings, watched, patterns }: Audited): string {
   const known = process.allowedNodeEnvironmentFlags;
-  const program = ["bin/", "lib/"].map((folder) => fileURLToPath(new URL(folder, PROGRAM)));
-  // A link may lead to another file tomorrow, as in Kubernetes, where both are in one folder.
-  const folders = watched.filter((path) => realPath(path) !== path).map((path) => `${dirname(path)}/`);
-  const files = audit.reads.filter((path) => !NAME_FILES.includes(path));
-  const patterns = patternsOf(settings);
   const flags = [
     known.has("--permission") ? "--permission" : "--experimental-permission",
-    ...allow("read", [...program, ...files, ...audit.writes, ...folders], patterns),
+    ...allow("read", readable({ ...audit, watched }), patterns),
     ...allow("write", audit.writes, patterns),
     // Dry runs of the admin interface have a thread of their own.
     ...(settings.workers === 1 && settings.admin === null ? [] : ["--allow-worker"]),
@@ -32,10 +26,7 @@ export function permissionFlags({ audit, settings, watched }: Audited): string {
 }
 
 function allow(access: "read" | "write", paths: readonly string[], patterns: readonly string[]): string[] {
-  const all = [...new Set(paths)];
-  // Node forbids a folder again when a flag names a file in it.
-  const needed = all.filter((path) => !all.some((folder) => folder.endsWith("/") && folder !== path && path.startsWith(folder)));
-  return needed.map((path) => {
+  return [...new Set(paths)].map((path) => {
     // An asterisk at the end has the same meaning for Node.
     const literal = patterns.includes(path) ? path.slice(0, -1) : path;
     if (/[\s,*"'\\]/.test(literal)) throw new Failure(`${JSON.stringify(path)} cannot be named in --allow-fs-${access}: rename it, without spaces, commas, quotes, backslashes and asterisks`, 2);

@@ -1,10 +1,9 @@
 /**
  * Collects what a gateway can do from its checked configuration and its settings, for `edge-gateway audit`.
  */
-import { readFileSync, realpathSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import { isIP } from "node:net";
-import { basename, dirname, join, resolve } from "node:path";
-import { fileURLToPath } from "node:url";
+import { dirname, resolve } from "node:path";
 import type { Destination } from "../base/egress.ts";
 import { destinationOf } from "../base/url_destination.ts";
 import { nameServers } from "../base/egress_clients.ts";
@@ -20,10 +19,9 @@ import { placed } from "../gateway/plugin_error.ts";
 import type { Parts } from "../gateway/parts.ts";
 import { loadPluginModules } from "../parts/plugin_modules.ts";
 import type { Loaded } from "../gateway/snapshot.ts";
-import { auditedFile, loadedAtStart, loadedOnRequest, modulesOf, PACKAGE, PROGRAM, ROWS, type AuditedModule } from "./audit_modules.ts";
+import { auditedFile, loadedAtStart, loadedOnRequest, modulesOf, ROWS, type AuditedModule } from "./audit_modules.ts";
 import { partsNamedBy, settingsOf, type Named } from "./on_demand.ts";
-import { withSignatures } from "./run.ts";
-import { tlsPaths } from "./tls_files.ts";
+import { NAME_FILES, programFiles, realPath, touchedFiles, unique } from "./touched_files.ts";
 
 export interface Audit {
   /** What the start loads. */
@@ -68,8 +66,7 @@ export async function auditOf(flags: Flags) {
   // "*", the servers of a Cluster, counts: they may give each other names. localhost is looked up in files alone (RFC 6761 §6.3).
   const names = [...dials, ...listens].filter(({ host }) => isIP(host) === 0);
   const hasNameServers = names.some(({ host }) => host !== "localhost");
-  const signed = withSignatures([configPath, ...testFiles, ...callerFiles], configKeyPath);
-  const watched = unique([...[...signed, ...tlsPaths(settings)].map((path) => resolve(path)), ...read.inputs.files.keys()]);
+  const { watched, patterns, ...touched } = touchedFiles(settings, { ...config.global, testFiles, callerFiles, named: [...read.inputs.files.keys()] });
   const hasTests = tests.length > 0;
   // A start reads the files that its configuration names once more when it watches them.
   const rereads = [...read.inputs.files.keys()].some((path) => !testFiles.includes(path) && !callerFiles.includes(path));
@@ -78,22 +75,18 @@ export async function auditOf(flags: Flags) {
   const ofStart = [...(areOfStart(flags, process.env) ? [] : (["settings"] as const)), ...(process.env.LISTEN_FDS ? (["sockets"] as const) : [])];
   const named: Named = [...ofStart, ...(rereads ? (["reloading"] as const) : [])];
   const atStart = [...modulesOf(loadedAtStart(settings, named, modules, hasTests), areOfStart(flags) ? "plain" : "any"), ...own];
-  const backendCa = settings.manager?.backendCaPath ?? null;
-  const files = [...watched, ...bySettings, ...(backendCa === null ? [] : [resolve(backendCa)])];
-  const state = settings.stateDir === null ? [] : [resolve(settings.stateDir, "*")];
-  const ownLog = settings.audit === null ? [] : [resolve(settings.audit.logPath)];
-  const changed = writtenByAdmin(settings);
+  const files = unique([...touched.reads, ...bySettings]);
   const audit: Audit = {
     modules: atStart,
     lines: atStart.reduce((sum, { lines }) => sum + lines, 0),
     on_request: onRequest(settings, modules, atStart),
-    reads: unique([...state, ...ownLog, ...files, ...files.map(realPath), ...programFiles(settings), ...(names.length === 0 ? [] : NAME_FILES)]).sort(),
-    writes: [...(config.global.accessLog.enabled && config.global.accessLog.file !== undefined ? [config.global.accessLog.file] : []), ...state, ...ownLog, ...changed],
+    reads: unique([...files, ...files.map(realPath), ...programFiles(settings), ...(names.length === 0 ? [] : NAME_FILES)]).sort(),
+    writes: touched.writes,
     listens,
     dials: [...dials, ...(hasNameServers ? nameServers() : [])],
     secrets: unique([...secretsOfSettings(settings, flags), ...secretsOf(read), ...keys.map((path) => `file:${path}`)]),
   };
-  return { audit, settings, config, kinds: read.loaded.kinds, parts: modules, hasTests, watched };
+  return { audit, settings, config, kinds: read.loaded.kinds, parts: modules, hasTests, watched, patterns };
 }
 
 function onRequest(settings: Settings, parts: Parts, atStart: readonly AuditedModule[]): readonly AuditedModule[] {
@@ -112,43 +105,6 @@ function destinationsIn(loaded: Loaded, parts: Parts): readonly Destination[] {
 }
 
 const PRIVATE_KEY = /-----BEGIN [A-Z ]*PRIVATE KEY-----/;
-/** What a name look-up of the system (getaddrinfo) reads. */
-export const NAME_FILES = ["/etc/gai.conf", "/etc/host.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/resolv.conf"];
-
-/** The files of the program that are not modules, and what it reads of the system while it runs. */
-function programFiles({ admin, probe, manager }: Settings): string[] {
-  const files = [fileURLToPath(new URL("package.json", PACKAGE))];
-  if (manager !== null) files.push(fileURLToPath(new URL("lib/manager/assets/", PROGRAM)));
-  // For metrics of open files and memory.
-  if (admin !== null || probe !== null) files.push("/proc/self/fd/", "/proc/self/stat");
-  return files;
-}
-
-/** The path itself while there is no such file. */
-export function realPath(path: string): string {
-  try {
-    return realpathSync(path);
-  } catch {
-    return path;
-  }
-}
-
-/** With ADMIN_WRITE: the configuration's file, where its links lead, what is written beside it, its history, and the file of changes. */
-function writtenByAdmin({ admin, configPath }: Settings): string[] {
-  if (!admin?.write) return [];
-  const path = resolve(configPath);
-  return unique([realPath(path), ...besidesOf(path), ...(admin.auditLogPath === null ? [] : [resolve(admin.auditLogPath)])]);
-}
-
-function besidesOf(configPath: string): string[] {
-  return [configPath, realPath(configPath)].map((path) => join(dirname(path), `.${basename(path)}.*`));
-}
-
-/** Those of `writes` that end with an asterisk, and stand for all that begin so. */
-export function patternsOf({ stateDir, configPath }: Settings): string[] {
-  return [...(stateDir === null ? [] : [resolve(stateDir, "*")]), ...besidesOf(resolve(configPath))];
-}
-
 function listensOf({ listenHosts, httpPort, httpsPort, serverCertPath, admin, probe, manager }: Settings): Destination[] {
   const on = (hosts: readonly string[], port: number, why: string) => hosts.map((host) => ({ host, port, why }));
   return [
@@ -202,8 +158,4 @@ function secretsOf({ source, inputs, loaded }: ReadConfig): string[] {
 
 function parsed(text: Buffer | string): Json {
   return JSON.parse(String(text).replace(/^\uFEFF/, "")) as Json;
-}
-
-function unique(texts: readonly string[]): string[] {
-  return [...new Set(texts)];
 }

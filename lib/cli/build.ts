@@ -14,13 +14,14 @@ import { KINDS, PARTS } from "../parts/table.ts";
 import type { Commands, RunCommand } from "./arguments.ts";
 import { textOf } from "./audit.ts";
 import { auditedFile, FOR_RELOADS, isAmong, IS_SOURCE, loadedAtStart, loadedOnRequest, modulesOf, packageFile, PACKAGE_FOLDER, rowsOf, sourceOf, sourcePath, type AuditedModule, type Row } from "./audit_modules.ts";
-import { auditOf, realPath, type Audit, type Audited } from "./audit_sources.ts";
+import { auditOf, type Audit, type Audited } from "./audit_sources.ts";
 import { billOfMaterials, type Described } from "./bill_of_materials.ts";
 import { namedFile, openCandidate } from "./config_file.ts";
 import { counted } from "./counted.ts";
 import { Failure } from "./failure.ts";
 import { partsNamedBy } from "./on_demand.ts";
 import { printable, withoutControls } from "./terminal.ts";
+import { realPath } from "./touched_files.ts";
 import { AUDIT, SUMS } from "./verify.ts";
 
 type Files = Map<string, Buffer>;

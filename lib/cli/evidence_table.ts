@@ -82,7 +82,7 @@ export const REQUIREMENTS: readonly Requirement[] = [
     "spec/journeys/overload.spec.ts", "spec/journeys/life.spec.ts", "docs/limits.md"),
   row("CRA Annex I Part I (2)(i)", "breakers", "service.circuit_breaker", "spec/journeys/circuit_breaker.spec.ts", "docs/health-and-resilience.md"),
   row("CRA Annex I Part I (2)(j)", "always", "edge-gateway audit, edge-gateway build", "spec/peers/audit.spec.ts", "docs/audit.md"),
-  row("CRA Annex I Part I (2)(k)", "always", "edge-gateway audit", "spec/peers/systemd.spec.ts", "spec/peers/audit.spec.ts", "docs/deployment.md"),
+  row("CRA Annex I Part I (2)(k)", "always", "edge-gateway audit, SEAL", "spec/peers/systemd.spec.ts", "spec/peers/audit.spec.ts", "docs/deployment.md"),
   row("CRA Annex I Part I (2)(l)", "security_log", "global.access_log, AUDIT_LOG, AUDIT_REFUSALS",
     "spec/journeys/access_log.spec.ts", "spec/cli/audit_log.spec.ts", "docs/audit-log.md"),
   row("CRA Annex I Part I (2)(m)", "always", "STATE_DIR", "spec/cli/state_dir.spec.ts", "docs/settings.md"),

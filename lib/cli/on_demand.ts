@@ -18,6 +18,7 @@ export const ON_DEMAND = {
   stateDir: () => import("./state_dir.ts"),
   auditLog: () => import("./audit_log.ts"),
   ownFolder: () => import("./own_folder.ts"),
+  seal: () => import("./seal.ts"),
   admin: () => import("./admin_interface.ts"),
   adminWrite: () => import("../admin/writing.ts"),
   probes: () => import("./probes.ts"),
@@ -35,7 +36,7 @@ export async function settingsOf(flags: Flags, environment: Environment, host: H
 export type Named = readonly (keyof typeof ON_DEMAND)[];
 
 /** What of `ON_DEMAND` settings name. */
-export function onDemandOf({ admin, probe, manager, workers, serverCertPath, stateDir, audit }: Settings): Named {
+export function onDemandOf({ admin, probe, manager, workers, serverCertPath, stateDir, audit, seal }: Settings): Named {
   return [
     ...(serverCertPath === null ? [] : (["tlsServer"] as const)),
     ...(admin === null ? [] : (["admin"] as const)),
@@ -47,16 +48,18 @@ export function onDemandOf({ admin, probe, manager, workers, serverCertPath, sta
     ...(stateDir === null ? [] : (["stateDir"] as const)),
     ...(audit === null ? [] : (["auditLog"] as const)),
     ...(workers === 1 && admin === null ? [] : (["ownFolder"] as const)),
+    ...(seal ? (["seal"] as const) : []),
   ];
 }
 
 export const TLS_PARTS = ["tlsServer", "http2Server"] as const;
 
 /** The parts of a gateway that settings name. */
-export function partsNamedBy({ configKeyPath, tracing, admin, probe, workers, serverCertPath, audit }: Settings): readonly PartName[] {
+export function partsNamedBy({ configKeyPath, tracing, admin, probe, workers, serverCertPath, audit, seal }: Settings): readonly PartName[] {
   const isAsked = admin !== null || probe !== null;
   return [
     ...(configKeyPath === null ? [] : (["signatures"] as const)),
+    ...(seal ? (["rights"] as const) : []),
     ...(tracing === null ? [] : (["tracing"] as const)),
     ...(admin === null ? [] : (["adminCookie", "recentRequests"] as const)),
     ...(isAsked ? (["reporting", "metrics"] as const) : []),

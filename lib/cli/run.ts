@@ -5,7 +5,7 @@ import { systemClock, waitAtMost } from "../base/clock.ts";
 import { ignore, messageOf } from "../base/errors.ts";
 import { createLog, type Log } from "../base/log.ts";
 import type { Settings } from "../config/settings.ts";
-import { signatureFile } from "../config/source.ts";
+import { withSignatures } from "../config/source.ts";
 import type { Flags } from "../config/start_settings.ts";
 import { watchFiles } from "../config/watch.ts";
 import { answerForThread } from "../gateway/faults.ts";
@@ -122,9 +122,4 @@ function reloadOnChange(settings: Settings, tls: Awaited<ReturnType<typeof ON_DE
   reloading.follow(reloadingFiles([]));
   const close = () => [reloading, tlsFiles, namedFiles].forEach((watched) => watched.close());
   return { followFiles, reloadAll, close };
-}
-
-/** These files and, where they must be signed, their signatures and the public keys. `keyFile`: null where they need no signature. */
-export function withSignatures(paths: readonly string[], keyFile: string | null): readonly string[] {
-  return keyFile === null ? paths : [...paths, ...paths.map(signatureFile), keyFile];
 }

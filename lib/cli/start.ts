@@ -77,6 +77,7 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
   let manager: Opened<Manager> | null = null;
   try {
     await configuration.prove("lenient");
+    if (settings.seal) (await ON_DEMAND.seal()).seal(settings, gateway);
     onListen?.();
     const { listenHosts: hosts, httpPort, httpsPort } = settings;
     const plain = httpPort === null ? [] : await listen(gateway, { name: "HTTP_PORT", port: httpPort, hosts, fds: sockets?.http }, {});

@@ -1,6 +1,7 @@
 /**
  * The messages between the main thread and its workers, and what a worker is started with.
  */
+import type { Right } from "../base/rights.ts";
 import type { LogFormat, LogLevel } from "../base/log.ts";
 import type { TracingSettings } from "../config/tracing.ts";
 import type { Bundle, ReportExtent } from "../gateway/bundle.ts";
@@ -86,6 +87,8 @@ export interface WorkerStart {
   readonly parts: readonly PartName[];
   /** Null: there is no audit log. */
   readonly audit: AuditSettings | null;
+  /** To give up before anything else; none without SEAL. */
+  readonly rights: readonly Right[];
   /** See `CompleteOptions`; null without an admin interface. */
   readonly adminCookie: string | null;
   readonly id: number;

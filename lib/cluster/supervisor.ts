@@ -224,6 +224,7 @@ export class Supervisor implements Followers {
     const start: WorkerStart = {
       ...{ id: ++this.#lastId, place: index, count, log, tracing, adminCookie, parts, bundle: this.#parts!.configuration.bundle, words: this.#words },
       ...{ addresses: this.#addresses, tls: this.#tls, audit: this.#parts!.audit?.settings ?? null, ticketKey: this.#ticketKey, inFlight: new SharedArrayBuffer(IN_FLIGHT_BYTES) },
+      rights: this.#parts!.runtime.parts.partIfLoaded("rights")?.rightsOfThreads() ?? [],
     };
     Object.assign(place, { id: start.id, inFlight: start.inFlight, hasServed: false, state: "starting", reason: null, looks: 0, silentLooks: 0, respawn: null });
     Atomics.store(this.#words, waitingLinesOf(index, count), 0);
@@ -299,8 +300,7 @@ export class Supervisor implements Followers {
       case "failures":
         return addFailures(message.failures, (service, id) => this.#parts!.runtime.peer(service, id));
       case "upstreamSet":
-        place.upstreamsSet++;
-        return;
+        return void place.upstreamsSet++;
       case "stopped":
         place.hasStopped = true;
         return;

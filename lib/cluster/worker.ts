@@ -60,6 +60,10 @@ port.on("message", (message: ToWorker) => {
 async function create(): Promise<GatewayCore> {
   const { bundle } = follower;
   const modules = freshModules();
+  if (start.rights.length > 0) {
+    await modules.loadPart("rights");
+    modules.part("rights").giveUp(start.rights);
+  }
   await modules.load(bundle.source, bundle.environment, (path) => bundle.files.get(path)!);
   for (const name of start.parts) await modules.loadPart(name);
   // The main thread compiles the same, and logs it.

@@ -39,10 +39,10 @@ interface Secrets {
 }
 
 function settingsOf(values: Values, { password, viewerPassword, metricsToken }: Secrets, tracing: ReturnType<typeof readTracing>, host: Host) {
-  const { serverCertPath, serverKeyPath, caCertPath, clientAuth, persistence, workers, stateDir, adminUser: user, adminHosts, probePort: port, probeHost } = values;
+  const { serverCertPath, serverKeyPath, caCertPath, clientAuth, persistence, workers, stateDir, seal, adminUser: user, adminHosts, probePort: port, probeHost } = values;
   return {
     ...startOf(values, host),
-    ...{ serverCertPath, serverKeyPath, caCertPath, persistence, workers, stateDir },
+    ...{ serverCertPath, serverKeyPath, caCertPath, persistence, workers, stateDir, seal },
     /** Null: there is no audit log. */
     audit: values.auditLogPath === null ? null : { logPath: values.auditLogPath, refusals: values.auditRefusals, fail: values.auditFail },
     /** Whether HTTPS clients are asked for a certificate, and whether a client without one is refused. */

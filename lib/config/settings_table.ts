@@ -78,6 +78,7 @@ export const SETTINGS = {
   auditLogPath: optionalSetting("AUDIT_LOG", FILE, "File that gets what happens to the gateway as a chain of lines; verify-log checks it."),
   auditRefusals: setting("AUDIT_REFUSALS", BOOLEAN, "false", "Also the requests that are refused with 401 and 403."),
   auditFail: setting("AUDIT_FAIL", choice("open", "closed"), "open", "While it cannot be written: open serves on, closed answers requests with 503."),
+  seal: setting("SEAL", BOOLEAN, "false", "Give up, before the first port is open, every right of Node's permission model that no reload needs."),
   ...{ shutdownGraceS, preStopDelayS },
   workers: setting("WORKERS", WORKERS, "1", "Number of threads that serve requests; auto: one for each core."),
   ...{ logLevel, logFormat },

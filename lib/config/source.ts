@@ -96,3 +96,8 @@ export function sourcesFor(source: ConfigSource, { readFile = readRegularFile, p
   const noted = { resolved: new Map<string, string>(), formed: new Map<string, string>() };
   return { references, suggest, environment, readFile: readOnce, ...noted, folder, ...(placeholders && { placeholders }) } satisfies Sources;
 }
+
+/** These files and, where they must be signed, their signatures and the public keys. `keyFile`: null where they need no signature. */
+export function withSignatures(paths: readonly string[], keyFile: string | null): readonly string[] {
+  return keyFile === null ? paths : [...paths, ...paths.map(signatureFile), keyFile];
+}

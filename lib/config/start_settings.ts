@@ -76,7 +76,7 @@ export interface Host {
 /** Their flags that are not true or false, which a command may follow: `--no-tests validate`. */
 const FLAGS: ReadonlySet<string> = new Set(Object.values(START_SETTINGS).flatMap(({ flag, value }) => (value === BOOLEAN.value ? [] : (flag ?? []))));
 /** The beginnings of the variables of all other settings. */
-const FURTHER = /^(?:ADMIN_|PROBE_|METRICS_|MANAGER|OTEL_|SERVER_|CA_CERT_|CLIENT_AUTH|PERSISTENCE_|WORKERS$|STATE_DIR$|AUDIT_)/;
+const FURTHER = /^(?:ADMIN_|PROBE_|METRICS_|MANAGER|OTEL_|SERVER_|CA_CERT_|CLIENT_AUTH|PERSISTENCE_|WORKERS$|STATE_DIR$|AUDIT_|SEAL$)/;
 
 /** Whether these flags, and the variables that are set, need no other settings than those of this file. */
 export function areOfStart(flags: Flags, environment: Environment = {}): boolean {
@@ -97,7 +97,7 @@ export function readStartSettings(flags: Flags, environment: Environment, host: 
 
 /** The values of all other settings of a plain start. */
 const NOTHING_ELSE = {
-  ...({ serverCertPath: null, serverKeyPath: null, caCertPath: null, clientAuth: "none", persistence: "dbless", workers: 1, stateDir: null, audit: null } as const),
+  ...({ serverCertPath: null, serverKeyPath: null, caCertPath: null, clientAuth: "none", persistence: "dbless", workers: 1, stateDir: null, audit: null, seal: false } as const),
   ...{ admin: null, probe: null, metricsToken: null, manager: null, tracing: null },
 };
 

@@ -22,6 +22,7 @@ import * as inject from "../embed/inject.ts";
 import * as mounted from "../embed/mounted.ts";
 import * as tls from "../config/tls_fields.ts";
 import * as client from "../client/client.ts";
+import * as rights from "../base/rights.ts";
 import * as adminCookie from "../operator/admin_cookie.ts";
 import * as combinedLog from "../observe/combined_line.ts";
 import * as logFilter from "../observe/line_filter.ts";
@@ -142,6 +143,7 @@ const ALL: LoadedParts = {
   changes,
   workerReports,
   tracing,
+  rights,
   adminCookie,
   decisions,
   recentRequests: { ...recentRequests, ...decisionRing },

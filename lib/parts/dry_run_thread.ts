@@ -9,4 +9,8 @@ import { freshModules } from "./load.ts";
 const given = workerData as DryRunInput;
 const { text, inForce } = given;
 const modules = freshModules();
+if (given.rights.length > 0) {
+  await modules.loadPart("rights");
+  modules.part("rights").giveUp(given.rights);
+}
 parentPort!.postMessage(await dryRun({ ...given, text: text === null ? null : asBuffer(text), inForce: received(inForce) }, { modules }));

@@ -2,6 +2,7 @@
  * Tries a reload without doing it: whether the configuration would be accepted, what would change, and what recent requests would meet.
  */
 import { dirname, join } from "node:path";
+import type { Right } from "../base/rights.ts";
 import { paced, type NextTimeSlice } from "../base/time_slices.ts";
 import { concealerOf, concealing } from "../config/secrets.ts";
 import type { Path } from "../config/json.ts";
@@ -74,6 +75,8 @@ export interface DryRunInput {
   /** The configuration in force, with the files that it names, and the values of its references for which nothing else can stand. */
   readonly inForce: { readonly source: ConfigSource; readonly files: ReadonlyMap<string, Buffer>; readonly formed: ReadonlyMap<string, string> };
   readonly recent: readonly RecentRequest[];
+  /** For a thread, to give up before anything else. */
+  readonly rights: readonly Right[];
   /** Of the signed configurations so far; null: none need be signed. */
   readonly seen: Seen | null;
 }

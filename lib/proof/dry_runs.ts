@@ -87,8 +87,9 @@ export class DryRuns {
 function inputOf({ options, snapshot, validity, inForce: { source } }: Configuration, text: Buffer | null, recent: RecentRequests | null): DryRunInput {
   const { config, configFile, configKeyFile, kinds, environment = process.env } = options;
   const own = { ...(config && { config }), ...(configFile && { configFile }), ...(configKeyFile && { configKeyFile }), ...(kinds && { kinds }) };
+  const rights = options.modules.partIfLoaded("rights")?.rightsOfThreads() ?? [];
   const files = new Map(snapshot.files.map(({ path, content }) => [path, content]));
-  return { text, options: own, environment: text === null ? { ...environment } : null, inForce: { source, files, formed: snapshot.formed }, recent: recent?.list() ?? [], seen: validity?.seen ?? null };
+  return { text, options: own, environment: text === null ? { ...environment } : null, inForce: { source, files, formed: snapshot.formed }, recent: recent?.list() ?? [], rights, seen: validity?.seen ?? null };
 }
 
 const ELSEWHERE = "Check the configuration with edge-gateway validate FILE.";

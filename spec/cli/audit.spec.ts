@@ -26,6 +26,12 @@ async function printed(form: string, file: string, environment: Record<string, s
 }
 
 describe("edge-gateway audit", () => {
+  it("says of SEAL that other rights are given up", async () => {
+    const { code, stdout } = await program(["audit", fileWith({ services: [service()] }), "--seal"], { environment: QUIET }).ended;
+    expect(code).toBe(0);
+    expect(stdout).toContain("SEAL: before the first port is open it gives up all other rights of Node's permission model");
+  });
+
   it("says of STATE_DIR that it is for one user and one process", async () => {
     const folder = emptyFolder();
     const { code, stdout } = await program(["audit", fileWith({ services: [service()] })], { environment: { ...QUIET, STATE_DIR: folder } }).ended;

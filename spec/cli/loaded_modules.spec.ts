@@ -78,6 +78,7 @@ const PARTS = {
   decisionsField: /^lib\/config\/decisions$/,
   operator: /^lib\/operator\//,
   admin: /^lib\/(?:admin\/(?!writing$|source_file$|masked_text$|history$|change_log$)|cli\/(?:admin_interface|admin_requests|own_folder)$)/,
+  seal: /^lib\/(?:cli\/seal|base\/rights)$/,
   adminWrite: /^lib\/admin\/(?:writing|source_file|masked_text|history|change_log)$/,
   manager: /^lib\/(?:manager\/(?!proxy$|backend$)|cli\/(?:manager|management_ui)$)/,
   managerProxy: /^lib\/manager\/(?:proxy|backend)$/,

@@ -78,6 +78,7 @@ describe("readSettings", () => {
       workers: 1,
       stateDir: null,
       audit: null,
+      seal: false,
       logLevel: "info",
       logFormat: "json",
       tracing: null,

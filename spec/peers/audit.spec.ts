@@ -16,8 +16,14 @@ import { readYaml } from "./yaml.ts";
 
 const NODES = { "20": process.execPath, "22": `${root}/spec/peers/node_modules/node22/bin/node`, "24": `${root}/spec/peers/node_modules/node24/bin/node` };
 
-const MODULE = `import { readFileSync } from "node:fs";
-const read = (file) => ({ status: 200, headers: [], body: readFileSync(file) });
+const MODULE = `import { spawnSync } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { Worker } from "node:worker_threads";
+const acts = {
+  "run:": () => String(spawnSync("/bin/true").status),
+  "thread:": () => String(new Worker("", { eval: true }).threadId),
+};
+const read = (file) => ({ status: 200, headers: [], body: Buffer.from(acts[file]?.() ?? readFileSync(file)) });
 export default (kit) => kit.definePlugin({ name: "peek", schema: kit.schema.object({ file: kit.schema.string() }), create: ({ file }) => () => () => read(file) });
 `;
 
@@ -33,6 +39,7 @@ async function upstream(): Promise<number> {
 interface Scene {
   readonly file: string;
   readonly log: string;
+  readonly token: string;
   readonly port: number;
   readonly environment: Record<string, string>;
   readonly config: Record<string, unknown>;
@@ -43,15 +50,16 @@ async function scene(): Promise<Scene> {
   const [to, port, probes] = [await upstream(), await freePort(), await freePort()];
   mkdirSync(join(folder, "log"));
   writeFileSync(join(folder, "peek.mjs"), MODULE);
-  const [log, old] = [join(folder, "log", "access.log"), join(folder, "log", "old.log")];
+  const [log, old, token] = [join(folder, "log", "access.log"), join(folder, "log", "old.log"), join(folder, "token")];
+  writeFileSync(token, "a-token-for-the-metrics");
   writeFileSync(old, "a line");
   const config = {
     global: { access_log: { file: log }, plugin_modules: [{ path: "peek.mjs", sha256: createHash("sha256").update(MODULE).digest("hex") }], plugins: [{ name: "http_log", config: { http_endpoint: `http://localhost:${to}/log`, batch_size: 1 } }] },
-    services: [{ name: "s", base_path: "/", protocol: "http", health: { enabled: true }, upstreams: [{ host: "127.0.0.1", port: to }], routes: [{ path: "/a" }, ...["/etc/passwd", old].map((name, i) => ({ path: `/peek/${i}`, plugins: [{ name: "peek", config: { file: name } }] }))] }],
+    services: [{ name: "s", base_path: "/", protocol: "http", health: { enabled: true }, upstreams: [{ host: "127.0.0.1", port: to }], routes: [{ path: "/a" }, ...["/etc/passwd", old, "run:", "thread:", token].map((name, i) => ({ path: `/peek/${i}`, plugins: [{ name: "peek", config: { file: name } }] }))] }],
   };
   const file = join(folder, "gw.json");
   writeFileSync(file, JSON.stringify(config));
-  return { file, log, port, config, environment: { PATH: process.env.PATH!, CONFIG_FILE_PATH: file, HTTP_PORT: String(port), LISTEN_HOST: "127.0.0.1", PROBE_PORT: String(probes) } };
+  return { file, log, token, port, config, environment: { PATH: process.env.PATH!, CONFIG_FILE_PATH: file, HTTP_PORT: String(port), LISTEN_HOST: "127.0.0.1", PROBE_PORT: String(probes) } };
 }
 
 function audited(node: string, form: string, environment: Record<string, string>, cwd?: string): string {
@@ -142,6 +150,54 @@ it.each([["22", NODES["22"]], ["24", NODES["24"]]])("under the flags of audit --
   await running.says("server certificate, key and CA reloaded");
   for (const each of ["/peek/0", "/peek/1"]) expect((await ask(`http://127.0.0.1:${set.port}${each}`))[0]).toBe(500);
   await drains(set, running);
+});
+
+describe("with SEAL", () => {
+  const NODE = NODES["24"];
+  /** What a plugin module may do: another file, one beside the log, a program, a thread, the file of a secret of the start. */
+  const may = async ({ port }: Scene) => Promise.all([0, 1, 2, 3, 4].map(async (each) => (await ask(`http://127.0.0.1:${port}/peek/${each}`))[0] === 200));
+
+  it.each([
+    ["one thread", {}, ["--allow-child-process", "--allow-worker", "--allow-addons"], [false, false, false, false, false]],
+    ["workers", { WORKERS: "2" }, [], [false, false, false, false, false]],
+  ])("and %s a plugin module loses what wider flags grant, and the gateway serves, reloads and drains", async (_what, more, wider, left) => {
+    const set = await scene();
+    const environment = { ...set.environment, ...more };
+    const flags = [...audited(NODE, "--permission", environment).trimEnd().split("\n"), "--allow-fs-read=/etc/passwd", `--allow-fs-read=${set.token}`, ...wider];
+    const open = started([NODE, ...flags, PROGRAM], environment);
+    await open.says(" started");
+    expect(await may(set)).toEqual([true, false, wider.length > 0, true, true]);
+    open.child.kill("SIGKILL");
+    await open.ended;
+    const sealed = started([NODE, ...flags, PROGRAM], { ...environment, SEAL: "true" });
+    await sealed.says(" started");
+    expect(await may(set)).toEqual(left);
+    await lives(set, sealed);
+    expect(await may(set)).toEqual(left);
+    await drains(set, sealed);
+  });
+
+  it("a reload whose configuration names a file that was given up is refused, and the old one stays", async () => {
+    const set = await scene();
+    const flags = [...audited(NODE, "--permission", set.environment).trimEnd().split("\n"), `--allow-fs-read=${set.token}`];
+    const running = started([NODE, ...flags, PROGRAM], { ...set.environment, SEAL: "true" });
+    await running.says(" started");
+    writeFileSync(`${set.file}.new`, JSON.stringify({ ...set.config, test_files: [set.token] }));
+    renameSync(`${set.file}.new`, set.file);
+    expect(await running.says("reload refused")).toContain(`Node's permission model forbids it: start node with --allow-fs-read=${set.token}`);
+    expect(await ask(`http://127.0.0.1:${set.port}/a`)).toEqual([200, "ok"]);
+  });
+
+  it.each([
+    ["a wider flag", "24", ["--allow-fs-read=/etc", "--allow-fs-read=/"], "cannot give up a part of --allow-fs-read=/: write --allow-fs-read="],
+    ["an older Node", "22", [], "needs a Node that can give up rights, 24.21 or newer, and this is Node 22."],
+  ] as const)("the start is refused for %s", async (_what, release, wider, message) => {
+    const set = await scene();
+    const flags = audited(NODES[release], "--permission", set.environment).trimEnd().split("\n");
+    const { ended, log } = started([NODES[release], ...flags, ...wider, PROGRAM], { ...set.environment, SEAL: "true" });
+    expect(await ended).toBe(2);
+    expect(log()).toContain(`SEAL (--seal) ${message}`);
+  });
 });
 
 /** The system calls of a run that open files and use addresses. */

@@ -8,8 +8,9 @@ import type { Readable } from "node:stream";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { waitAtMost } from "../../base/clock.ts";
 import { whyUnreadable } from "../../base/regular_file.ts";
-import { PACKAGE_FOLDER, PROGRAM } from "../audit_modules.ts";
+import { PACKAGE_FOLDER } from "../audit_modules.ts";
 import { Failure } from "../failure.ts";
+import { PROGRAM } from "../touched_files.ts";
 import type { VersionAnswer, AskedRequest, VersionReport } from "./child.ts";
 
 /** A version that says nothing for so long is taken to hang. */

@@ -1,0 +1,90 @@
+/**
+ * Lists the files that a running gateway reads and writes, now and at its reloads: for `edge-gateway audit`, and for SEAL.
+ */
+import { existsSync, realpathSync } from "node:fs";
+import { basename, dirname, join, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+import type { Config } from "../config/model.ts";
+import type { Settings } from "../config/settings.ts";
+import { withSignatures } from "../config/source.ts";
+import { tlsPaths } from "./tls_files.ts";
+
+/** `bin/` and `lib/` are in it: in the package `dist/`. */
+export const PROGRAM = new URL("../../", import.meta.url);
+/** The folder of the package. */
+export const PACKAGE = isThere(new URL("package.json", PROGRAM)) ? PROGRAM : new URL("../", PROGRAM);
+
+/** A configuration, and the paths of the files that it names. */
+export interface TouchingConfig {
+  readonly accessLog: Pick<Config["global"]["accessLog"], "enabled" | "file">;
+  readonly testFiles: readonly string[];
+  readonly callerFiles: readonly string[];
+  readonly named: readonly string[];
+}
+
+/** Absolute paths. `watched`: those of `reads` whose changes are noticed. `patterns`: those of `writes` that end with an asterisk, and stand for all that begin so. */
+export function touchedFiles(settings: Settings, { accessLog: { enabled, file }, testFiles, callerFiles, named }: TouchingConfig) {
+  const signed = withSignatures([settings.configPath, ...testFiles, ...callerFiles], settings.configKeyPath);
+  const watched = unique([...[...signed, ...tlsPaths(settings)].map((path) => resolve(path)), ...named]);
+  const backendCa = settings.manager?.backendCaPath ?? null;
+  const state = settings.stateDir === null ? [] : [resolve(settings.stateDir, "*")];
+  const ownLog = settings.audit === null ? [] : [resolve(settings.audit.logPath)];
+  const writes = [...(enabled && file !== undefined ? [file] : []), ...state, ...ownLog, ...writtenByAdmin(settings)];
+  const patterns = [...state, ...besidesOf(resolve(settings.configPath))];
+  return { watched, reads: [...state, ...ownLog, ...watched, ...(backendCa === null ? [] : [resolve(backendCa)])], writes, patterns };
+}
+
+/** What flags of Node's permission model open for reading. Folders have a slash at the end. */
+export function readable({ watched, reads, writes }: Readonly<Record<"watched" | "reads" | "writes", readonly string[]>>): string[] {
+  const program = ["bin/", "lib/"].map((folder) => fileURLToPath(new URL(folder, PROGRAM)));
+  // A link may lead to another file tomorrow, as in Kubernetes, where both are in one folder.
+  const folders = watched.filter((path) => realPath(path) !== path).map((path) => `${dirname(path)}/`);
+  const all = unique([...program, ...reads, ...writes, ...folders].filter((path) => !NAME_FILES.includes(path)));
+  // Node forbids a folder again when a flag names a file in it.
+  return all.filter((path) => !all.some((folder) => folder.endsWith("/") && folder !== path && path.startsWith(folder)));
+}
+
+/** What a name look-up of the system (getaddrinfo) reads. */
+export const NAME_FILES = ["/etc/gai.conf", "/etc/host.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/resolv.conf"];
+
+/** The files of the program that are not modules, and what it reads of the system while it runs. */
+export function programFiles({ admin, probe, manager }: Settings): string[] {
+  const files = [fileURLToPath(new URL("package.json", PACKAGE))];
+  if (manager !== null) files.push(fileURLToPath(new URL("lib/manager/assets/", PROGRAM)));
+  // For metrics of open files and memory.
+  if (admin !== null || probe !== null) files.push("/proc/self/fd/", "/proc/self/stat");
+  return files;
+}
+
+/** The path itself while there is no such file. */
+export function realPath(path: string): string {
+  try {
+    return realpathSync(path);
+  } catch {
+    return path;
+  }
+}
+
+/** With ADMIN_WRITE: the configuration's file, where its links lead, what is written beside it, its history, and the file of changes. */
+function writtenByAdmin({ admin, configPath }: Settings): string[] {
+  if (!admin?.write) return [];
+  const path = resolve(configPath);
+  return unique([realPath(path), ...besidesOf(path), ...(admin.auditLogPath === null ? [] : [resolve(admin.auditLogPath)])]);
+}
+
+function besidesOf(configPath: string): string[] {
+  return [configPath, realPath(configPath)].map((path) => join(dirname(path), `.${basename(path)}.*`));
+}
+
+export function unique(texts: readonly string[]): string[] {
+  return [...new Set(texts)];
+}
+
+/** Node's permission model throws for a file that no flag names. */
+function isThere(file: URL): boolean {
+  try {
+    return existsSync(file);
+  } catch {
+    return false;
+  }
+}
