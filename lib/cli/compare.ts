@@ -28,15 +28,26 @@ export const compareVersions: RunCommand = async (given) => {
   const environment = environmentNamedBy(text);
   const options = { config, environment, files: filesNamedBy([value, environment], config) };
   const versions: VersionProcess[] = [];
+  const end = () => versions.forEach((version) => version.end());
+  // A version that hangs would not see that its input has ended.
+  const onSignal = (signal: NodeJS.Signals) => {
+    end();
+    process.kill(process.pid, signal);
+  };
+  for (const signal of SIGNALS) process.once(signal, onSignal);
   try {
     for (const folder of [old, next]) versions.push(new VersionProcess(folder, options));
     const found = await compared(versions, [...samplesOf(value, config), ...(logged?.samples ?? [])]);
     process.stdout.write(json !== undefined ? `${JSON.stringify(viewOf(found, logged), null, 2)}\n` : printable(linesOf(found, logged)));
     return found.differences.length === 0 ? 0 : 1;
   } finally {
-    for (const version of versions) version.end();
+    end();
+    for (const signal of SIGNALS) process.off(signal, onSignal);
   }
 };
+
+/** They end the program. */
+const SIGNALS = ["SIGTERM", "SIGINT", "SIGHUP"] as const;
 
 async function readable<T>(file: string, read: () => T | Promise<T>): Promise<T> {
   try {

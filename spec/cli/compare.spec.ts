@@ -2,7 +2,7 @@
 import { cpSync, existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { version } from "../../lib/base/version.ts";
 import { emptyFolder, fileWith, program } from "../support/process.ts";
 
@@ -129,6 +129,19 @@ describe("compare", { timeout: 60_000 }, () => {
     expect(stderr).toContain(JSON.stringify([["ERR_ACCESS_DENIED", "ERR_ACCESS_DENIED", "ERR_ACCESS_DENIED"], "nothing is dialled here", ["NAMED"], "1"]));
   });
 
+  it.each(["SIGTERM", "SIGINT", "SIGHUP"] as const)("leaves no version behind at %s, also if that hangs", async (signal) => {
+    const hangs = written("for (;;);");
+    const { child, ended } = program(["compare", hangs, hangs, "--config", fileWith(CONFIG)]);
+    const versions = () => readFileSync(`/proc/${child.pid}/task/${child.pid}/children`, "utf8").trim().split(" ").filter(Boolean);
+    let pids: string[] = [];
+    // Behind "exec" of both, which are then in the endless loop or on the way to it.
+    while (pids.length < 2) [pids] = [versions(), await new Promise((resolve) => setTimeout(resolve, 10))];
+    onTestFinished(() => pids.filter(runs).forEach((pid) => process.kill(Number(pid), "SIGKILL")));
+    child.kill(signal);
+    expect((await ended).signal).toBe(signal);
+    while (pids.some(runs)) await new Promise((resolve) => setTimeout(resolve, 10));
+  });
+
   it.each<readonly [string, () => readonly [string, string, ...string[]], RegExp]>([
     ["without NEW", () => [ROOT, ""], /^edge-gateway: compare needs the folders of two versions/],
     ["with a folder that is not there", () => [ROOT, "/nowhere"], /\/nowhere is no version of edge-gateway: its package.json cannot be read: no such file/],
@@ -151,6 +164,11 @@ describe("compare", { timeout: 60_000 }, () => {
     expect([code, stdout, stderr]).toEqual([2, "", expect.stringMatching(message)]);
   });
 });
+
+/** Whether the process runs: nobody may have taken note of the end of an orphan. */
+function runs(pid: string): boolean {
+  return existsSync(`/proc/${pid}`) && !/^State:\s+Z/m.test(readFileSync(`/proc/${pid}/status`, "utf8"));
+}
 
 function brokenPackage(): string {
   const folder = emptyFolder();
