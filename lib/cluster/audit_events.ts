@@ -38,7 +38,7 @@ export class AuditEvents implements AuditSink {
   flush(): void {
     if (this.#timer !== null) clearTimeout(this.#timer);
     this.#timer = null;
-    if (this.#held.length === 0) return;
+    if (this.#held.length === 0 && this.#lost === 0) return;
     this.#sent.push({ count: this.#held.length, done: this.#done });
     this.#send(this.#held, this.#lost);
     [this.#held, this.#done, this.#lost] = [[], [], 0];

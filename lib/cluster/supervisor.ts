@@ -290,7 +290,7 @@ export class Supervisor implements Followers {
       case "access":
         return this.#parts!.accessLog.add(message.lines);
       case "audit":
-        return this.#parts!.audit!.receive(message, (isWritten) => place.worker?.postMessage({ type: "audited", isWritten } satisfies ToWorker));
+        return this.#parts!.audit!.receive(message, place.worker!);
       case "report":
         this.#parts!.reports!.add(place.index, message.report);
         place.reports++;

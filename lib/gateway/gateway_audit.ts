@@ -2,6 +2,7 @@
  * What an audit log has of the gateway of one thread: the configurations that were applied and refused, and the requests that were refused.
  * With AUDIT_FAIL=closed no request is let through while the log cannot be written.
  */
+import type { Worker } from "node:worker_threads";
 import { Fault } from "../base/errors.ts";
 import type { Call } from "../http/exchange.ts";
 import type { Middleware } from "../http/handler.ts";
@@ -70,10 +71,10 @@ export class GatewayAudit {
     this.sink.add(event, { ...by, ...(inForce !== null && { in_force: inForce }), issues: shown });
   }
 
-  /** Events of a worker. `answer` is called once they are written, or cannot be. */
-  receive({ events, lost }: { readonly events: readonly AuditEvent[]; readonly lost: number }, answer: (isWritten: boolean) => void): void {
+  /** Events of a worker, which learns when they are written, or that they cannot be; its successor does not. */
+  receive({ events, lost }: { readonly events: readonly AuditEvent[]; readonly lost: number }, worker: Pick<Worker, "postMessage">): void {
     this.sink.addEvents!(events, lost);
-    void this.sink.written().then(answer);
+    void this.sink.written().then((isWritten) => worker.postMessage({ type: "audited", isWritten }));
   }
 
   /** Whether no traffic is let through. */

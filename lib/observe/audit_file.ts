@@ -7,9 +7,14 @@ import { whyUnwritable } from "./log_file.ts";
 
 const { O_RDWR, O_APPEND, O_CREAT, O_NOFOLLOW, O_NONBLOCK } = constants;
 const LINE_FEED = 0x0a;
+/** How each line begins. */
+const BEGINNING = '{"seq":';
 
-/** Throws, with the reason in plain words, for what is no file, and for one that other users may open and that cannot be closed to them. */
-export function openAuditFile(path: string): number {
+/**
+ * Throws, with the reason in plain words, for what is no file, and for one that other users may open and that cannot be closed to them. `check`
+ * throws for a file with something else, whose mode stays as it is.
+ */
+export function openAuditFile(path: string, check: (fd: number) => void): number {
   let fd: number;
   try {
     // Not a link, which another user of a folder could have made, and without waiting for a pipe.
@@ -21,6 +26,7 @@ export function openAuditFile(path: string): number {
   try {
     const found = fstatSync(fd);
     if (!found.isFile()) throw new Error("it is no file");
+    check(fd);
     if ((found.mode & 0o077) !== 0) makeOwn(fd);
     return fd;
   } catch (error) {
@@ -47,7 +53,8 @@ export function followFile(fd: number, chain: Chain): boolean {
   if (end.length < size) lines.shift();
   const last = lines.findLastIndex((line) => chainedLine(line) !== null);
   // The first line that was written may be torn.
-  if (last < 0 && size > 0 && !(isTorn && lines.length === 1)) throw new Error("it has something else than an audit log: name another file");
+  const isBegun = isTorn && lines.length === 1 && BEGINNING.startsWith(lines[0]!.toString("latin1", 0, BEGINNING.length));
+  if (last < 0 && size > 0 && !isBegun) throw new Error("it has something else than an audit log: name another file");
   lines.slice(Math.max(last, 0)).forEach((line) => chain.follow(line, chainedLine(line)?.seq ?? null));
   return isTorn;
 }

@@ -78,6 +78,8 @@ export class AuditLog {
   #timer: Timer | null = null;
   #isSynced = true;
   #syncedAt = -Infinity;
+  /** No timer begins a turn: `close` runs the last ones, one at a time. */
+  #isClosing = false;
   #isEnded = false;
   /** Whether the last turn has failed, or takes too long. */
   isFailing = false;
@@ -121,8 +123,10 @@ export class AuditLog {
 
   /** Resolves with "open" at once, with "closed" when all events so far are on the disk, or with false within a second. */
   async written(): Promise<boolean> {
-    if (this.#options.fail === "open" || this.#written >= this.#added) return true;
-    if (this.isFailing) return false;
+    if (this.#options.fail === "open") return true;
+    // An event that was lost has no number that could be waited for.
+    if (this.isFailing || this.#lost > 0) return false;
+    if (this.#written >= this.#added) return true;
     const number = this.#added;
     await waitAtMost(new Promise<void>((done) => this.#waiting.push({ number, done })), MAX_WAIT_MS);
     return this.#written >= number;
@@ -133,7 +137,8 @@ export class AuditLog {
     if (this.#fd === null) return;
     const { path: file, log } = this.#options;
     try {
-      const fd = openAuditFile(file);
+      // Only a log, which this is the end of no more: its chain goes on from the old file.
+      const fd = openAuditFile(file, (found) => followFile(found, new Chain()));
       if (this.#nextFd !== null) close(this.#nextFd, ignore);
       this.#nextFd = fd;
       log.info("the audit log has been reopened", { file });
@@ -144,11 +149,12 @@ export class AuditLog {
 
   /** Resolves when all lines are on the disk, or when that fails. */
   async close(): Promise<void> {
+    this.#isClosing = true;
+    this.#timer?.cancel();
     await this.#turn;
     do await this.#run(true);
     while (this.#queue.length > 0 && !this.isFailing);
     this.#isEnded = true;
-    this.#timer?.cancel();
     if (this.#fd !== null) close(this.#fd, ignore);
   }
 
@@ -166,15 +172,7 @@ export class AuditLog {
   }
 
   #open(): void {
-    const { path } = this.#options;
-    const fd = openAuditFile(path);
-    try {
-      this.#isTorn = followFile(fd, this.#chain);
-    } catch (error) {
-      close(fd, ignore);
-      throw error;
-    }
-    this.#fd = fd;
+    this.#fd = openAuditFile(this.#options.path, (fd) => (this.#isTorn = followFile(fd, this.#chain)));
   }
 
   #later(ms: number): void {
@@ -182,7 +180,7 @@ export class AuditLog {
       this.#timer = null;
       void this.#run(false);
     };
-    if (!this.#isEnded) this.#timer ??= this.#options.clock.after(ms, run);
+    if (!this.#isClosing) this.#timer ??= this.#options.clock.after(ms, run);
   }
 
   #run(isLast: boolean): Promise<void> {
@@ -279,12 +277,14 @@ export class AuditLog {
 
   /** The file that `reopen` has opened. */
   async #replaceFile(): Promise<void> {
-    const [fd, next] = [this.#fd!, this.#nextFd];
-    if (next === null) return;
+    const fd = this.#fd!;
+    if (this.#nextFd === null) return;
+    // Before the new file is taken: where it fails, that waits for the next turn.
+    if (!this.#isSynced) await this.#disk.sync(fd);
+    const next = this.#nextFd;
     this.#nextFd = null;
     // A file that is written on, as with copytruncate.
     if (isSameFile(fd, next)) return close(next, ignore);
-    if (!this.#isSynced) await this.#disk.sync(fd);
     this.#fd = next;
     // A torn line at the end of the old file is ended by that.
     this.#isTorn = false;

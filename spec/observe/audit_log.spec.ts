@@ -89,10 +89,24 @@ describe("the audit log", () => {
     ["a symbolic link", (path) => symlinkSync("/dev/null", path), /it is a symbolic link: name the file itself/],
     ["a file in no folder", () => {}, /there is no such folder/],
     ["a file with something else", (path) => writeFileSync(path, "a\nb\n"), /something else than an audit log/],
+    ["a file of one line without its newline", (path) => writeFileSync(path, "a token"), /something else than an audit log/],
   ])("with closed does not open %s", (what, make, why) => {
     const path = what === "a file in no folder" ? join(pathIn(), "below") : pathIn();
     make(path);
     expect(() => opened(path, { fail: "closed" })).toThrow(why);
+  });
+
+  it.each(["a\nb\n", "a token"])("leaves a file with something else as it is, when it starts and when it is reopened: %j", async (text) => {
+    const foreign = pathIn();
+    writeFileSync(foreign, text, { mode: 0o644 });
+    expect(() => opened(foreign, { fail: "closed" })).toThrow();
+    const path = pathIn();
+    const log = opened(path);
+    log.add("start", {});
+    renameSync(foreign, path);
+    log.reopen();
+    await log.close();
+    expect([readFileSync(path, "utf8"), statSync(path).mode & 0o777]).toEqual([text, 0o644]);
   });
 
   it("writes no more than one line for an event, whatever its texts have, and cuts them", async () => {
