@@ -6,7 +6,7 @@ import { closeSync, openSync } from "node:fs";
 import type { Clock } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
-import type { AuditSink } from "../gateway/gateway_audit.ts";
+import type { AuditSink } from "../observe/audit_log.ts";
 import { whyUnwritable } from "../observe/log_file.ts";
 
 export type AdminChange = {

@@ -43,7 +43,7 @@ export async function upstreamRequest(inbound: Inbound, who: By, { gateway, refr
   const before = peer.takenOut?.state ?? "use";
   const { reload } = configuration.inForce;
   takeOut(peer, state, runtime.healthTools.changes);
-  changes.add({ user: who.user, address: clientAddress, action: "upstream", service, upstream: id, before, after: state, request_id: call.id });
+  await changes.add({ user: who.user, address: clientAddress, action: "upstream", service, upstream: id, before, after: state, request_id: call.id });
   await configuration.followers?.setUpstream({ service, id, state });
   await refresh("counts");
   if (state !== "use" && configuration.inForce.reload !== reload) return problem(call, "conflict", { detail: "A reload has come meanwhile, and has put all upstreams back. Send this again." });

@@ -8,7 +8,7 @@ import type { Json } from "../config/json.ts";
 import { MASK } from "../config/schema_core.ts";
 import type { Settings } from "../config/settings.ts";
 import type { Gateway } from "../embed/gateway.ts";
-import type { AuditSink } from "../gateway/gateway_audit.ts";
+import type { AuditSink } from "../observe/audit_log.ts";
 import type { Replacement } from "../gateway/reloads.ts";
 import type { GatewayStatus, LastReload, LastTests, Warning } from "../gateway/status.ts";
 import type { GatewayStats, StatusCounts } from "../observe/stats.ts";

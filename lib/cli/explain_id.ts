@@ -1,7 +1,8 @@
 /**
  * `edge-gateway explain --id`: prints what became of a request, as the gateway that has answered it remembers.
  */
-import { REQUEST_ID, type RequestDecision } from "../observe/decision_reader.ts";
+import { REQUEST_ID } from "../http/request_id.ts";
+import type { RequestDecision } from "../observe/decision_reader.ts";
 import { asAdmin, unexpected, type AdminTarget } from "./admin_client.ts";
 import { Failure } from "./failure.ts";
 import { withoutControls, type Paint } from "./terminal.ts";

@@ -43,8 +43,9 @@ export function needsOf(settings: Settings, naming: Parameters<typeof touchedFil
 
 /** The rights to give up. Throws a `Failure` for those that cannot be given up. */
 export function superfluous(needs: Needs, { version, permission, execArgv, env }: HostProcess): readonly Right[] {
-  if (permission === undefined) throw refusal(`needs Node's permission model: start node with --permission and the flags for what the gateway needs; ${PRINTED}`);
-  if (permission.drop === undefined) throw refusal(`needs a Node that can give up rights, 24.21 or newer, and this is Node ${version.replace("v", "")}`);
+  const [major = 0] = version.replace("v", "").split(".").map(Number);
+  if (permission === undefined && major >= 24) throw refusal(`needs Node's permission model: start node with --permission and the flags for what the gateway needs; ${PRINTED}`);
+  if (permission?.drop === undefined) throw refusal(`needs a Node that can give up rights, 24.21 or newer, and this is Node ${version.replace("v", "")}`);
   const rights: Right[] = [];
   for (const [scope, flag] of Object.entries(NEVER)) {
     if (!permission.has(scope)) continue;

@@ -9,11 +9,12 @@ import { createLog, type Log } from "../base/log.ts";
 import { asBuffer, received, type Bundle, type ReportExtent } from "../gateway/bundle.ts";
 import { answerForThread } from "../gateway/faults.ts";
 import { GatewayCore } from "../gateway/gateway.ts";
+import type { AuditSettings, GatewayAudit } from "../gateway/gateway_audit.ts";
 import { loaded } from "../gateway/parts.ts";
 import { freshModules } from "../parts/load.ts";
+import type { AuditEvents } from "../observe/audit_events.ts";
 import type { Tail, TailReader } from "../observe/tail.ts";
 import type { TlsFiles } from "../server/tls.ts";
-import { AuditEvents } from "./audit_events.ts";
 import { Follower } from "./follower.ts";
 import { InFlight } from "./in_flight.ts";
 import { LineBatch, LogLines } from "./log_lines.ts";
@@ -25,7 +26,8 @@ const port = parentPort!;
 const send = (message: ToMain) => port.postMessage({ edgeGateway: message } satisfies Posted);
 
 const logLines = new LogLines(words, waitingLinesOf(place, count), (line) => send({ type: "log", line }));
-const auditEvents = new AuditEvents((events, lost) => send({ type: "audit", events, lost }));
+/** Null: there is no audit log. */
+let auditEvents: AuditEvents | null = null;
 const accessLines = new LineBatch((lines) => send({ type: "access", lines }));
 setInterval(entry("a beat", () => void Atomics.add(words, beatsOf(place), 1)), BEAT_MS).unref();
 
@@ -44,7 +46,7 @@ isCreated = true;
 process.on("exit", () => {
   accessLog.flush();
   accessLines.flush();
-  auditEvents.flush();
+  auditEvents?.flush();
   if (reports !== null) report("counts");
 });
 send({ type: "compiled" });
@@ -53,7 +55,7 @@ let queue = Promise.resolve();
 port.on("message", (message: ToWorker) => {
   // The steps of a reload may take long, and the main thread waits for reports.
   if (message.type === "report") return report(message.extent);
-  if (message.type === "audited") return auditEvents.answered(message.isWritten);
+  if (message.type === "audited") return auditEvents?.answered(message.isWritten);
   queue = queue.then(() => obey(message)).catch((error) => fail(error));
 });
 
@@ -72,12 +74,18 @@ async function create(): Promise<GatewayCore> {
   const options = {
     ...{ modules, environment: bundle.environment, log, tests: "skip" as const },
     ...(tracing && { tracing }),
-    ...(start.audit && { audit: new (modules.part("gatewayAudit").GatewayAudit)(start.audit, auditEvents) }),
+    ...(start.audit && { audit: await auditOf(modules, start.audit) }),
     ...(start.adminCookie !== null && { adminCookie: start.adminCookie }),
     accessLog: (lines: string) => accessLines.add(lines),
   };
   const threads = { id, place, count, memory: sharedMemory };
   return modules.withPositions(() => new GatewayCore(options, threads, follower));
+}
+
+async function auditOf(modules: ReturnType<typeof freshModules>, settings: AuditSettings): Promise<GatewayAudit> {
+  await modules.loadPart("auditEvents");
+  auditEvents = new (modules.part("auditEvents").AuditEvents)((events, lost) => send({ type: "audit", events, lost }));
+  return new (modules.part("gatewayAudit").GatewayAudit)(settings, auditEvents);
 }
 
 function threadLog(isWritten = () => true): Log {

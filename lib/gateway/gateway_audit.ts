@@ -7,7 +7,7 @@ import { Fault } from "../base/errors.ts";
 import type { Call } from "../http/exchange.ts";
 import type { Middleware } from "../http/handler.ts";
 import { discard, problem, type Reply } from "../http/reply.ts";
-import type { AuditEvent, AuditLog } from "../observe/audit_log.ts";
+import type { AuditEvent, AuditSink } from "../observe/audit_log.ts";
 import type { Watch } from "./bundle.ts";
 import type { PluginPlace } from "./compile_types.ts";
 import { whyRefused } from "./refusal.ts";
@@ -19,9 +19,6 @@ export interface AuditSettings {
   /** In shared memory: not 0 while the log cannot be written. */
   readonly failing: Int32Array;
 }
-
-/** Where events go: the log itself, or in a worker what sends them there. */
-export type AuditSink = Pick<AuditLog, "add" | "written"> & Partial<Pick<AuditLog, "addEvents" | "reopen">>;
 
 /** Who asked for a configuration. `by`: "start", "file", "signal" or "admin"; the others: of an administrator. */
 export interface AskedBy {
@@ -39,6 +36,8 @@ interface InForce {
 
 /** Of a refused configuration. */
 const [MAX_ISSUES, MAX_ISSUE] = [5, 256];
+/** The end of an issue, with the longest paths. */
+const MAX_END = 10_000;
 /** How each problem of a signature ends (`config/signed.ts`). */
 const OF_SIGNATURE = /(?:: edge-gateway sign .* --key private\.pem|\(CONFIG_PUBLIC_KEY\) .*|or CONFIG_PUBLIC_KEY)$/s;
 
@@ -66,7 +65,7 @@ export class GatewayAudit {
     // Not the configuration was refused, but the request to change it.
     if (error instanceof Fault) return;
     const issues = whyRefused(error).issues.map(({ message }) => message);
-    const event = issues.some((issue) => OF_SIGNATURE.test(issue)) ? "signature_refused" : "configuration_refused";
+    const event = issues.some((issue) => OF_SIGNATURE.test(issue.slice(-MAX_END))) ? "signature_refused" : "configuration_refused";
     const shown = issues.slice(0, MAX_ISSUES).map((issue) => issue.slice(0, MAX_ISSUE));
     this.sink.add(event, { ...by, ...(inForce !== null && { in_force: inForce }), issues: shown });
   }

@@ -134,6 +134,7 @@ export interface Meter {
 
 /** Adds up the requests and the time of a plugin instance. */
 export interface PluginTime {
+  readonly name: string;
   requests: number;
   /** Those that the plugin answered itself. */
   answered: number;

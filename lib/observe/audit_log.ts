@@ -31,6 +31,9 @@ export interface AuditEvent {
   readonly fields: string;
 }
 
+/** Where events go: the log itself, or in a worker what sends them there. */
+export type AuditSink = Pick<AuditLog, "add" | "written"> & Partial<Pick<AuditLog, "addEvents" | "reopen">>;
+
 export interface AuditLogOptions {
   readonly path: string;
   /** "closed": nothing may happen that is not in the log. */

@@ -3,6 +3,7 @@
  */
 import type { Clock } from "../base/clock.ts";
 import { createTimeSlices, paced } from "../base/time_slices.ts";
+import { REQUEST_ID } from "../http/request_id.ts";
 import { CUT, idText, SLOT_BYTES, TEXTS_AT, TRY_BYTES, type DecisionRing, type Decisions } from "./decisions.ts";
 import type { Metrics } from "./metrics_plan.ts";
 
@@ -53,9 +54,6 @@ export async function findDecision({ decisions, inForce }: Pick<Metrics, "decisi
   }
   return null;
 }
-
-/** Those that trusted proxies may give, and that the gateway makes. */
-export const REQUEST_ID = /^[\w.:/+=@-]{1,128}$/;
 
 /** Threads write numbers for names: those of a configuration. */
 function learnNames(decisions: Decisions, { services, plugins }: Metrics["inForce"]): void {

@@ -6,7 +6,7 @@ import { createHash } from "node:crypto";
 import type { Clock } from "../base/clock.ts";
 import { ERRORS, type ErrorCode } from "../base/errors.ts";
 import { textHash } from "../base/mix.ts";
-import { Call, type Notes, type PluginTime } from "../http/exchange.ts";
+import { Call, type Notes } from "../http/exchange.ts";
 import { redactedPath } from "../http/redact.ts";
 import type { RequestFacts } from "../http/request_facts.ts";
 import { hostOf, pathOf, plainPath } from "./access_line.ts";
@@ -190,7 +190,7 @@ export function idText(id: string): string {
 /** Who has given the reply; null: nobody has. */
 function answererOf({ status, code, plugin, cache, tried }: Notes): string | null {
   if (status === null) return null;
-  if (plugin !== null) return (plugin as PluginTime & { readonly name: string }).name;
+  if (plugin !== null) return plugin.name;
   if (cache === "stale_if_error" || cache === "revalidated") return "response_cache";
   return tried !== null && (code === null || (tried.status === status && code !== "internal")) ? "upstream" : "gateway";
 }

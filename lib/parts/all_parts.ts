@@ -65,6 +65,7 @@ import * as sticky from "../upstream/sticky.ts";
 import * as httpsFacts from "../report/https_facts.ts";
 import * as changes from "../proof/config_diff.ts";
 import * as decisions from "../config/decisions.ts";
+import * as auditEvents from "../observe/audit_events.ts";
 import * as gatewayAudit from "../gateway/gateway_audit.ts";
 import * as recentRequests from "../gateway/recent_requests.ts";
 import * as decisionRing from "../observe/decisions.ts";
@@ -148,6 +149,7 @@ const ALL: LoadedParts = {
   decisions,
   recentRequests: { ...recentRequests, ...decisionRing },
   gatewayAudit,
+  auditEvents,
   signatures: { ...signatures, ...validity },
   validity: validityFields,
   references,

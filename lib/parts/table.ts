@@ -193,6 +193,8 @@ export const PARTS = {
   /** For dry runs, and for those who ask why a request got what it got. */
   recentRequests: { load: () => all(import("../gateway/recent_requests.ts"), import("../observe/decisions.ts")) },
   gatewayAudit: { load: () => import("../gateway/gateway_audit.ts") },
+  /** What a worker has of the audit log. */
+  auditEvents: { load: () => import("../observe/audit_events.ts") },
   /** What threads give up of Node's permission model. */
   rights: { load: () => import("../base/rights.ts") },
   adminCookie: { load: () => import("../operator/admin_cookie.ts") },

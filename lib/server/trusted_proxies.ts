@@ -4,6 +4,7 @@
 import { isIP } from "node:net";
 import { cidrSet } from "../base/cidr.ts";
 import { headerValue, sameName, type HeaderList } from "../http/headers.ts";
+import { REQUEST_ID } from "../http/request_id.ts";
 import type { TrustedProxies } from "./inbound.ts";
 import { plainAddress } from "./receive.ts";
 
@@ -16,10 +17,8 @@ export function trustedProxies(blocks: readonly string[]): TrustedProxies {
 /** The first X-Request-Id counts. */
 function givenId(headers: HeaderList): string | undefined {
   const id = headerValue(headers, "x-request-id");
-  return id !== undefined && ID.test(id) ? id : undefined;
+  return id !== undefined && REQUEST_ID.test(id) ? id : undefined;
 }
-
-const ID = /^[\w.:/+=@-]{1,128}$/;
 
 function givenScheme(headers: HeaderList, own: "http" | "https"): "http" | "https" {
   const given = headerValue(headers, "x-forwarded-proto")?.trim().toLowerCase();

@@ -108,7 +108,7 @@ describe("a start is refused", () => {
 
   it("by the program, with exit code 2, before it listens", async () => {
     const { code, stderr } = await program(["--config", fileWith({ services: [] }), "--seal"], { environment: { LISTEN_HOST: "127.0.0.1" } }).ended;
-    expect([code, stderr]).toEqual([2, expect.stringContaining("SEAL (--seal) needs Node's permission model")]);
+    expect([code, stderr]).toEqual([2, expect.stringContaining("SEAL (--seal) needs a Node that can give up rights, 24.21 or newer")]);
   });
 });
 

@@ -1,9 +1,10 @@
 /** What an audit log has of requests, and what they get while it cannot be written. */
 import { describe, expect, it, onTestFinished } from "vitest";
-import { AuditEvents } from "../../lib/cluster/audit_events.ts";
+import { AuditEvents } from "../../lib/observe/audit_events.ts";
 import type { ConfigInput } from "../../lib/config/model.ts";
 import { GatewayCore } from "../../lib/gateway/gateway.ts";
-import { GatewayAudit, type AuditSink } from "../../lib/gateway/gateway_audit.ts";
+import { GatewayAudit } from "../../lib/gateway/gateway_audit.ts";
+import type { AuditSink } from "../../lib/observe/audit_log.ts";
 import type { AuditEvent } from "../../lib/observe/audit_log.ts";
 import { withAllParts } from "../../lib/parts/all_parts.ts";
 import { backend, oneService } from "../support/gateway.ts";

@@ -8,7 +8,7 @@ import { manualClock } from "../support/clock.ts";
 import { madeUpExchange, plainReply } from "../support/exercise.ts";
 
 const scope = { level: "global", key: "k", path: "k", id: null, service: null, route: null } as const;
-const meter = { requests: 0, answered: 0, ms: 0 };
+const meter = { name: "p", requests: 0, answered: 0, ms: 0 };
 const chained = (middlewares: readonly Middleware[], innermost: Handler) =>
   composeChain(middlewares.map((middleware) => ({ name: "made_up", scope, meter, middleware })), innermost, manualClock(), () => {});
 const looks: Link = { name: "looks", scope, meter, middleware: (next) => (exchange) => next(exchange) };

@@ -3,8 +3,7 @@
  */
 import { systemClock, waitAtMost } from "../base/clock.ts";
 import { entry } from "../base/event_loop.ts";
-import type { AuditSink } from "../gateway/gateway_audit.ts";
-import { auditEvent, MAX_WAIT_MS, type AuditEvent } from "../observe/audit_log.ts";
+import { auditEvent, MAX_WAIT_MS, type AuditEvent, type AuditSink } from "./audit_log.ts";
 
 /** Events that are sent and not written yet; further ones are lost. */
 const MAX_WAITING = 10_000;
