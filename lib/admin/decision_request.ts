@@ -10,7 +10,9 @@ export async function decisionRequest(prefix: string, inbound: Inbound, { gatewa
   const id = decoded((askedOf(inbound) as { readonly path: string }).path.slice(prefix.length));
   const decision = await gateway.decision(id);
   if (decision !== null) return json(200, decision);
-  return problem(inbound.call, "route_not_found", { detail: "No request with this id is remembered: it may be older than those that global.decisions keeps." });
+  const detail = "No request with this id is remembered: it may be older than those that global.decisions keeps.";
+  // The id tells this reply from that to an unknown path, which is what older versions give.
+  return problem(inbound.call, "route_not_found", { detail, members: { id } });
 }
 
 /** "", which is no id, if it is not percent-encoded. */

@@ -18,7 +18,7 @@ export function askForRequest(id: string, target: AdminTarget): Promise<Remember
   return asAdmin(target, async (ask) => {
     const answer = await ask("GET", `/gateway/requests/${encodeURIComponent(id)}`);
     const { status, json } = answer;
-    if (status === 404 && String(json.detail).startsWith("No request")) {
+    if (status === 404 && json.id !== undefined) {
       const why = "it may be older than those that global.decisions keeps, or another gateway has answered it";
       throw new Failure(`${target.url} remembers no request with the id ${id}: ${why}`, 1);
     }

@@ -16,7 +16,8 @@ describe("GET /gateway/requests/{id}", () => {
     expect((await ask("GET", `/gateway/requests/${given}`, { headers: { cookie: cookieOf(asViewer) } })).json).toEqual(shown.json);
     expect((await ask("POST", `/gateway/requests/${given}`, { headers: { cookie } })).status).toBe(405);
     for (const wrong of ["", "unknown", "%", "%zz", "%00", "..%2f..%2fx", "a".repeat(129), "%F0%9F%98%80", "__proto__", `${given}/`, `${given}%0a`, "a".repeat(4_000)]) {
-      expect(await ask("GET", `/gateway/requests/${wrong}`, { headers: { cookie } }), wrong).toMatchObject({ status: 404, json: { code: "route_not_found" } });
+      expect(await ask("GET", `/gateway/requests/${wrong}`, { headers: { cookie } }), wrong).toMatchObject({ status: 404, json: { code: "route_not_found", id: expect.any(String) } });
     }
+    expect((await ask("GET", "/gateway/requests/a%2Fb", { headers: { cookie } })).json.id).toBe("a/b");
   });
 });

@@ -69,8 +69,8 @@ async function decisionOf(id: string): Promise<RequestDecision | "unknown" | "ol
     return await ask<RequestDecision>("GET", hashFor("gateway", "requests", ...id.split("/")).slice(1));
   } catch (error) {
     if (!(error instanceof ApiError && error.status === 404)) throw error;
-    // The reply for an unknown id names the setting; older gateways have no such path.
-    return error.message.includes("global.decisions") ? "unknown" : "older";
+    // The reply for an unknown id has it; older gateways have no such path.
+    return error.problem.id === undefined ? "older" : "unknown";
   }
 }
 
