@@ -7,7 +7,7 @@ import { breakable, stateBadge } from "./components.ts";
 import { el, setText, type Child } from "./dom.ts";
 import { percent } from "./format.ts";
 import { usableLabel, type Label } from "./state_labels.ts";
-import { DataTable, figureColumns, fixedPart, textPart, type Part } from "./tables.ts";
+import { DataTable, figureColumns, fixedPart, numberColumn, type Part } from "./tables.ts";
 
 /** For `factList`. */
 export function balancingFacts(service: ServiceConfig): readonly (readonly [string, Child] | null)[] {
@@ -49,7 +49,7 @@ export function groupTable(now: GroupNow): DataTable<Group> {
       { key: "group", title: "Group", sortBy: ({ group }) => group, make: ({ group }) => fixedPart(...(group === null ? ["no group"] : breakable(group))) },
       { key: "gets", title: "Gets", width: 190, className: "wide", drop: 3, sortBy: ({ rules }) => rules.join(), make: (row) => rulesPart(row, now) },
       { key: "upstreams", title: "Upstreams", kind: "state", width: 142, className: "half", sortBy: (row) => labelOf(row).tone, make: (row) => usablePart(() => labelOf(row)) },
-      { key: "share", title: "Share", kind: "number", sortBy: now.share, make: (row) => textPart(() => percent(now.share(row) ?? Number.NaN)) },
+      numberColumn({ key: "share", title: "Share" }, now.share, percent),
       ...figureColumns<Group>(now.figures),
     ],
   });

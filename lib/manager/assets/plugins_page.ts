@@ -2,7 +2,7 @@
  * The plugins page: every plugin instance in a table, with its level, settings and failures.
  */
 import { listPage } from "./configured_pages.ts";
-import { el, setText } from "./dom.ts";
+import { el } from "./dom.ts";
 import { number } from "./format.ts";
 import { hashFor } from "./url_hash.ts";
 import { faultsOf, pluginsOf, type PluginPlace } from "./inventory.ts";
@@ -10,7 +10,7 @@ import type { Known, OpenPage } from "./page.ts";
 import { fixedBadge, link, settingsList } from "./components.ts";
 import { pluginFigures } from "./plugin_figures_view.ts";
 import { injectsFaults, pluginText } from "./plugin_texts.ts";
-import { DataTable, fixedPart, textPart, type Part } from "./tables.ts";
+import { DataTable, fixedPart, numberColumn, textPart, type Part } from "./tables.ts";
 
 interface PluginRow extends PluginPlace {
   /** Instances may have no id, so the place in the configuration is the key. */
@@ -22,6 +22,7 @@ const LEVEL_ORDER = { global: 0, service: 1, route: 2 } as const;
 export const page: OpenPage = () => {
   let status: Known["status"] = null;
   const figures = pluginFigures();
+  const faults = (row: PluginRow) => (status === null ? null : faultsOf(status, row));
   const table = new DataTable<PluginRow>({
     name: "plugins",
     caption: "Plugins",
@@ -54,7 +55,7 @@ export const page: OpenPage = () => {
         make: ({ plugin }) => fixedPart(fixedBadge(!plugin.enabled ? "idle" : injectsFaults(plugin) ? "warn" : "good", plugin.enabled ? "On" : "Off")),
       },
       { key: "settings", title: "Settings", width: 236, className: "wide", sortBy: ({ plugin }) => pluginText(plugin), make: settingsPart },
-      { key: "faults", title: "Failures", width: 76, drop: 3, kind: "number", sortBy: (row) => faultsOf(status, row), make: (row) => faultsPart(row, () => status) },
+      numberColumn({ key: "faults", title: "Failures", width: 76, drop: 3 }, faults, number, (node, row) => node.classList.toggle("figure--bad", (faults(row) ?? 0) > 0)),
     ],
   });
   const note = el("p", { class: "muted" }, "As configured. The page of a route shows its plugins in the order in which they run.");
@@ -85,16 +86,4 @@ function settingsPart({ plugin }: PluginRow): Part {
     if (details.open && details.children.length === 1) details.append(settingsList(plugin.config));
   }
   return { node: details, refresh: () => undefined };
-}
-
-function faultsPart(row: PluginRow, status: () => Known["status"]): Part {
-  const node = el("span");
-  return {
-    node,
-    refresh() {
-      const faults = faultsOf(status(), row);
-      setText(node, status() === null ? "–" : number(faults));
-      node.classList.toggle("figure--bad", faults > 0);
-    },
-  };
 }

@@ -9,7 +9,7 @@ import { ago, moment, percent, until } from "./format.ts";
 import { figureCharts } from "./figure_charts.ts";
 import { hashFor } from "./url_hash.ts";
 import { balancingFacts, type GroupNow } from "./balancing_view.ts";
-import { sharesOf, type Group, type Share } from "./balancing.ts";
+import { sharesOf, type Share } from "./balancing.ts";
 import { addressOf, figuresByName, healthOf, type FiguresByName } from "./inventory.ts";
 import type { Frame, Known, OpenPage } from "./page.ts";
 import { breakable, breadcrumbs, factList, figureStrip, groupBadge, link, section, setOptional, settingsList, stateBadge } from "./components.ts";
@@ -53,10 +53,9 @@ export class UpstreamsNow {
   }
 
   group(service: ServiceConfig): GroupNow {
-    const idsOf = ({ upstreams }: Group) => upstreams.map(({ id }) => id);
     return {
       figures: ({ group }) => this.#figures.group(service.name, group),
-      share: (group) => idsOf(group).reduce((sum, id) => sum + (this.#sharesOf(service).get(id)?.share ?? 0), 0),
+      share: (group) => group.upstreams.reduce((sum, upstream) => sum + (this.share({ service, upstream })?.share ?? 0), 0),
       rest: (group) => group.upstreams.some((upstream) => this.state({ service, upstream })?.rest === true),
       usable: (group) => (this.#health === null ? null : group.upstreams.map((upstream) => ({ usable: this.state({ service, upstream })?.usable ?? false }))),
     };
@@ -221,7 +220,7 @@ function upstreamDetail(row: UpstreamRow, frame: Frame): Detail {
       now.update(known);
       const current = now.state(row);
       badge.set(upstreamLabel(current));
-      health = healthOf(known.health, service.name) ?? null;
+      health = healthOf(known.health, service.name);
       setOptional(circuit, circuitLabel(health?.circuit_breaker));
       actions.refresh();
       const figures = now.figures(row);
