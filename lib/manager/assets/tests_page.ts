@@ -1,12 +1,13 @@
 /**
  * The tests page: the last run of the configuration's tests, failed ones first, with what was expected beside what was found.
  */
-import { ApiError, ask, type Status, type TestResult, type TestRun } from "./api.ts";
+import { ApiError, ask, isSessionEnd, messageOf, type Status, type TestResult, type TestRun } from "./api.ts";
+import { askingFor } from "./asking.ts";
 import type { Validation } from "./change_types.ts";
-import { breakable, createAges, fixedBadge, loading, olderGateway, unreadable } from "./components.ts";
+import { breakable, createAges, fixedBadge, loading, notice, olderGateway } from "./components.ts";
 import { copy } from "./copy.ts";
-import { el, replace, setText, type Child } from "./dom.ts";
-import { number } from "./format.ts";
+import { button, el, replace, setText, whenChanged, type Child } from "./dom.ts";
+import { counted, number } from "./format.ts";
 import type { Frame, Known, OpenPage, Page } from "./page.ts";
 import { countText, matches, viewIn } from "./table_rows.ts";
 import { keepInAddress } from "./tables.ts";
@@ -29,15 +30,15 @@ class TestsPage implements Page {
   readonly #summary = el("div", { role: "status" });
   readonly #result = el("div", { role: "status" });
   readonly #ages = createAges();
-  /** Counts requests: a reply to an earlier one is ignored. */
-  #asked = 0;
-  /** What the run that is shown belongs to: another run follows a reload. */
-  #state = "";
+  readonly #asked;
+  /** Another run follows a reload. */
+  readonly #onRun = whenChanged((_status: Status) => void this.#asked.load(), ({ digest, tests, last_reload: last }) => [digest, tests, last?.at]);
   #status: Status | null = null;
   #now = 0;
 
   constructor(frame: Frame) {
     this.#frame = frame;
+    this.#asked = askingFor({ frame, what: "The tests", node: this.node, ask: lastRun, show: (run) => this.#show(run) });
     replace(this.node, loading("the tests"));
   }
 
@@ -45,34 +46,21 @@ class TestsPage implements Page {
     this.#now = now;
     this.#ages.update(now);
     if (status === null) return;
-    const state = JSON.stringify([status.digest, status.tests, status.last_reload?.at]);
-    if (state === this.#state) return;
-    this.#state = state;
     this.#status = status;
-    void this.#load();
+    this.#onRun(status);
   }
 
   close(): void {
-    // Ignores a reply that arrives after the page was left.
-    this.#asked += 1;
+    this.#asked.close();
   }
 
-  async #load(): Promise<void> {
-    const own = ++this.#asked;
-    try {
-      const run = await ask<TestRun>("GET", "/gateway/tests");
-      if (own === this.#asked) this.#show(run);
-    } catch (error) {
-      if (own === this.#asked) this.#showError(error);
-    }
-  }
-
-  #show(run: TestRun): void {
+  #show(run: TestRun | "older"): void {
+    if (run === "older") return replace(this.node, olderGateway("reports no tests", "GET /gateway/tests"));
     this.#ages.forget();
     if (run.tests.length === 0) return replace(this.node, noTests(this.#frame));
     replace(this.#summary, this.#summaryOf(run));
     // A viewer only reads.
-    const again = this.#frame.session?.role !== "viewer" && el("div", { class: "toolbar" }, el("button", { type: "button", class: "button", onclick: () => void this.#runAgain() }, "Run again"), el("span", { class: "muted" }, "with the file as it is now; nothing is reloaded."));
+    const again = this.#frame.session?.role !== "viewer" && el("div", { class: "toolbar" }, button("Run again", () => void this.#runAgain()), el("span", { class: "muted" }, "with the file as it is now; nothing is reloaded."));
     replace(this.node, this.#summary, again, this.#result, testList(run.tests));
     this.#ages.update(this.#now);
   }
@@ -87,8 +75,8 @@ class TestsPage implements Page {
       const text = tests === null ? (untested ?? (issues.length > 0 ? "The file has errors: its tests cannot be run." : "The file has no tests.")) : `The file as it is now: ${number(passed)} passed, ${number(failed)} failed${notRun === 0 ? "" : `, ${number(notRun)} not run`}.`;
       shown = el("div", { class: `notice notice--${failed > 0 || issues.length > 0 ? "bad" : "good"}` }, el("p", {}, text), failures.length > 0 && el("ul", { class: "reasons" }, ...failures.map(({ name }) => el("li", {}, name))));
     } catch (error) {
-      if (error instanceof ApiError && error.status === 401) return this.#frame.showError(error);
-      shown = el("div", { class: "notice notice--bad" }, `The tests were not run. ${error instanceof Error ? error.message : String(error)}`);
+      if (isSessionEnd(error)) return this.#frame.showError(error);
+      shown = el("div", { class: "notice notice--bad" }, `The tests were not run. ${messageOf(error)}`);
     }
     replace(this.#result, shown);
   }
@@ -96,21 +84,24 @@ class TestsPage implements Page {
   #summaryOf({ at = null, digest = null, passed, failed }: TestRun): HTMLElement {
     const all = passed + failed;
     const when = at === null ? null : el("p", {}, "Last run ", this.#ages.of(at), digest === null ? "." : ", configuration ", digest !== null && el("span", { class: "mono" }, digest.slice(0, 16)));
-    if (failed === 0) return el("div", { class: "notice notice--good" }, el("p", {}, el("strong", {}, all === 1 ? "1 test passed." : `${number(all)} tests passed.`)), when);
+    if (failed === 0) return notice("good", `${counted(all, "test")} passed.`, "", when);
     const refused = this.#status?.last_reload?.outcome === "refused";
-    return el(
-      "div",
-      { class: "notice notice--bad" },
-      el("p", {}, el("strong", {}, `${number(failed)} of ${number(all)} tests failed.`)),
+    return notice(
+      "bad",
+      `${number(failed)} of ${number(all)} tests failed.`,
+      "",
       refused && el("p", {}, "The reload was refused, and the gateway keeps its current configuration. Correct the configuration or the test, then reload: ", el("a", { href: "#/config" }, "Configuration")),
       when,
     );
   }
+}
 
-  #showError(error: unknown): void {
-    if (error instanceof ApiError && error.status === 401) return this.#frame.showError(error);
-    if (error instanceof ApiError && error.status === 404) return replace(this.node, olderGateway("reports no tests", "GET /gateway/tests"));
-    replace(this.node, ...unreadable("The tests", error, () => void this.#load()));
+async function lastRun(): Promise<TestRun | "older"> {
+  try {
+    return await ask<TestRun>("GET", "/gateway/tests");
+  } catch (error) {
+    if (error instanceof ApiError && error.status === 404) return "older";
+    throw error;
   }
 }
 
@@ -119,7 +110,7 @@ function testList(tests: readonly TestResult[]): HTMLElement {
   const list = el("ol", { class: "tests" });
   const count = el("p", { class: "muted", role: "status" });
   const input = el("input", { id: "search-tests", type: "search", autocomplete: "off", spellcheck: "false", value: viewIn(location.hash, "tests").query, oninput: draw, onchange: () => keepInAddress("tests", { query: input.value }) });
-  const more = el("button", { type: "button", class: "button button--quiet", onclick: showAll });
+  const more = button("", showAll, "quiet");
   const search = el("div", { class: "toolbar toolbar--apart" }, el("div", { class: "field" }, el("label", { for: input.id }, "Search tests"), input), count);
   let all = false;
   draw();
@@ -185,6 +176,6 @@ function noTests(frame: Frame): HTMLElement {
     el("p", {}, el("strong", {}, "The configuration has no tests.")),
     el("p", {}, ...what),
     el("div", { class: "field" }, el("label", { for: field.id }, "A test in the configuration file"), field),
-    el("div", { class: "toolbar" }, el("button", { type: "button", class: "button", onclick: () => void copy(frame, text, "Copied.", field) }, "Copy"), el("a", { href: "#/try" }, "Try it"), el("span", { class: "muted" }, "writes a test from a request.")),
+    el("div", { class: "toolbar" }, button("Copy", () => void copy(frame, text, "Copied.", field)), el("a", { href: "#/try" }, "Try it"), el("span", { class: "muted" }, "writes a test from a request.")),
   );
 }
