@@ -33,7 +33,7 @@ export function messageOf(error: unknown): string {
 }
 
 /** 401: the frame then leads to the login. */
-export function isSessionEnd(error: unknown): error is ApiError {
+export function isSessionEnd(error: unknown): error is ApiError & { readonly status: 401 } {
   return error instanceof ApiError && error.status === 401;
 }
 

@@ -2,7 +2,7 @@
  * The page that applies the draft: "#/apply". It shows what would change, sends the text with the digest of the file that it is based on, and says
  * what the gateway made of it. A refused draft is kept.
  */
-import { ApiError, ask, type Change, type Issue } from "./api.ts";
+import { ApiError, ask, isSessionEnd, type Change, type Issue } from "./api.ts";
 import { askingFor } from "./asking.ts";
 import { changeReview, issueLinks, textChanges } from "./change_review.ts";
 import { changeList, link, loading } from "./components.ts";
@@ -85,7 +85,7 @@ class ApplyPage implements Page {
   }
 
   async #onRefused(error: unknown): Promise<void> {
-    if (!(error instanceof ApiError) || error.status === 401) return this.#frame.showError(error);
+    if (!(error instanceof ApiError) || isSessionEnd(error)) return this.#frame.showError(error);
     if (error.status === 412) return this.#onChangedFile();
     const issues = Array.isArray(error.problem.issues) ? (error.problem.issues as readonly Issue[]) : [];
     // Without a reply nobody knows whether the change was made.

@@ -3,11 +3,11 @@
  */
 import type { AccessLine, TailBatch } from "./api.ts";
 import { link } from "./components.ts";
-import { el, replace, setText, type Child } from "./dom.ts";
+import { button, el, replace, setText, type Child } from "./dom.ts";
 import { milliseconds, number } from "./format.ts";
 import { plainTable } from "./live_tables.ts";
 import type { OpenPage } from "./page.ts";
-import { hashFor } from "./url_hash.ts";
+import { hashFor, hashWith, queryIn } from "./url_hash.ts";
 
 /** Each filter, its label and an example. */
 const FILTERS = [
@@ -34,14 +34,14 @@ export const page: OpenPage = () => {
   let isPaused = false;
   let timer = 0;
   let counts = { matched: 0, shown: 0 };
-  const given = new URLSearchParams(location.hash.split("?")[1] ?? "");
+  const given = queryIn(location.hash);
   const inputs = FILTERS.map(([name, , example]) => el("input", { id: `tail-${name}`, type: "text", autocomplete: "off", spellcheck: "false", value: given.get(name) ?? "", placeholder: example, oninput: () => later(FILTER_AFTER_MS) }));
   const fields = FILTERS.map(([name, label], i) => el("div", { class: "field" }, el("label", { for: `tail-${name}` }, label), inputs[i]!));
-  const pause = el("button", { type: "button", class: "button", "aria-pressed": "false", onclick: toggle }, "Pause");
+  const pause = button("Pause", toggle, "", { "aria-pressed": "false" });
   const note = el("p", { class: "muted", role: "status" }, "Waiting for requests…");
   const table = plainTable("Requests that have ended, the newest first", COLUMNS);
   const { rows } = table;
-  const clear = el("button", { type: "button", class: "button button--quiet", onclick: () => replace(rows) }, "Clear");
+  const clear = button("Clear", () => replace(rows), "quiet");
   const node = el(
     "div",
     { class: "stack" },
@@ -87,8 +87,7 @@ export const page: OpenPage = () => {
   function later(ms: number): void {
     clearTimeout(timer);
     timer = setTimeout(() => {
-      const query = filters().toString();
-      history.replaceState(history.state, "", `#/tail${query === "" ? "" : `?${query}`}`);
+      history.replaceState(history.state, "", hashWith("#/tail", Object.fromEntries(filters())));
       replace(rows);
       follow();
     }, ms);

@@ -1,16 +1,16 @@
 /**
  * The "Try it" page: asks the gateway how it would handle a request, and shows the route, the plugins and the upstreams.
  */
-import { ApiError, ask, type Explanation, type ExplainRequest, type UpstreamHealth } from "./api.ts";
+import { ApiError, ask, isSessionEnd, type Explanation, type ExplainRequest, type UpstreamHealth } from "./api.ts";
 import { balancingNotes, strategyText } from "./balancing.ts";
 import { balancingFacts } from "./balancing_view.ts";
 import { conditionTexts } from "./conditions.ts";
-import { el, replace } from "./dom.ts";
+import { button, el, replace } from "./dom.ts";
 import { number } from "./format.ts";
-import { hashFor } from "./url_hash.ts";
+import { hashFor, queryIn } from "./url_hash.ts";
 import { addressOf, figuresByName } from "./inventory.ts";
 import type { Frame, Known, OpenPage, Page, Shown } from "./page.ts";
-import { breakable, factList, link, olderGateway, section } from "./components.ts";
+import { breakable, factList, link, listOf, notice, olderGateway, section } from "./components.ts";
 import { copy } from "./copy.ts";
 import { Pipeline } from "./pipeline.ts";
 import { upstreamFacts } from "./route_page.ts";
@@ -45,7 +45,7 @@ class TryPage implements Page {
   constructor(frame: Frame) {
     this.#frame = frame;
     const { node: form } = this.#form;
-    const given: Readonly<Record<string, string>> = { method: "GET", ...Object.fromEntries(new URLSearchParams(location.hash.replace(/^[^?]*/, ""))), ...frame.texts.get(location.hash) };
+    const given: Readonly<Record<string, string>> = { method: "GET", ...Object.fromEntries(queryIn(location.hash)), ...frame.texts.get(location.hash) };
     for (const name of FIELDS) this.#form[name].value = given[name] ?? "";
     form.addEventListener("input", () => this.#keep());
     form.addEventListener("submit", (event) => void this.#submit(event));
@@ -69,18 +69,18 @@ class TryPage implements Page {
 
   async #submit(event: SubmitEvent): Promise<void> {
     event.preventDefault();
-    const { method, button } = this.#form;
+    const { method, send } = this.#form;
     method.value = method.value.trim().toUpperCase();
     const read = readTryForm(this.#keep());
     this.#showFieldErrors("errors" in read ? read.errors : []);
     const own = ++this.#asked;
     if ("errors" in read) {
-      button.removeAttribute("aria-busy");
+      send.removeAttribute("aria-busy");
       // An answer to an earlier request would seem to belong to this one.
       this.#clear();
       return this.#form[read.errors[0]!.field].focus();
     }
-    button.setAttribute("aria-busy", "true");
+    send.setAttribute("aria-busy", "true");
     try {
       const explanation = await ask<Explanation>("POST", "/gateway/explain?secrets=masked", { body: read.request });
       if (own !== this.#asked) return;
@@ -90,7 +90,7 @@ class TryPage implements Page {
     } catch (error) {
       if (own === this.#asked) this.#showError(error);
     } finally {
-      if (own === this.#asked) button.removeAttribute("aria-busy");
+      if (own === this.#asked) send.removeAttribute("aria-busy");
     }
   }
 
@@ -132,7 +132,7 @@ class TryPage implements Page {
 
   #showError(error: unknown): void {
     this.#clear();
-    if (error instanceof ApiError && error.status === 401) return this.#frame.showError(error);
+    if (isSessionEnd(error)) return this.#frame.showError(error);
     replace(this.#outcome, failure(error));
   }
 }
@@ -156,7 +156,7 @@ function tryForm() {
   });
   const body = el("textarea", { id: "try-body", name: "body", class: "mono", rows: 4, autocomplete: "off", spellcheck: "false", "aria-describedby": "try-body-problem" });
   const errors = { method: errorNode("method"), url: errorNode("url"), headers: errorNode("headers"), clientIp: errorNode("clientIp"), body: errorNode("body") };
-  const button = el("button", { type: "submit", class: "button button--primary" }, "Explain");
+  const send = el("button", { type: "submit", class: "button button--primary" }, "Explain");
   const hint = "One per line, as “Name: value”; cookies as “Cookie: name=value”. Host selects among services that are restricted to host names.";
   const node = el(
     "form",
@@ -177,10 +177,10 @@ function tryForm() {
       el("div", { class: "field" }, el("label", { for: body.id }, "Body"), body, errors.body),
     ),
     el("div", { class: "field try__client" }, el("label", { for: clientIp.id }, "Client IP"), clientIp, errors.clientIp),
-    el("div", { class: "toolbar try__send" }, button, el("p", { class: "muted" }, "Nothing is forwarded: the gateway only explains what it would do.")),
+    el("div", { class: "toolbar try__send" }, send, el("p", { class: "muted" }, "Nothing is forwarded: the gateway only explains what it would do.")),
     el("datalist", { id: "try-methods" }, ...METHODS.map((value) => el("option", { value }))),
   );
-  return { node, method, url, headers, clientIp, body, errors, button };
+  return { node, method, url, headers, clientIp, body, errors, send };
 }
 
 /** Headers and body are left out: they may contain secrets. */
@@ -207,7 +207,7 @@ function outcomeNotice({ outcome, status, code, reasons, service, route, path, o
           answer === null ? "." : `. ${open ? "If the plugins before it let the request pass, the" : "The"} plugin ${answer.name} answers with ${replyText(answer)}: the request does not reach an upstream.`,
         )
       : el("p", {}, el("strong", {}, `Refused with ${replyText({ status, code })}`), where);
-  return el("div", { class: `notice notice--${tone}` }, head, reasons.length > 0 && el("ul", { class: "reasons" }, ...reasons.map((reason) => el("li", {}, reason))));
+  return el("div", { class: `notice notice--${tone}` }, head, reasons.length > 0 && listOf(reasons, (reason) => [reason]));
 }
 
 /** "401 key_missing" */
@@ -236,13 +236,12 @@ function testCard(request: ExplainRequest, explanation: Explanation, frame: Fram
   const field = el("textarea", { id: "try-test", class: "mono", readonly: true, rows: text.split("\n").length, spellcheck: "false", "aria-describedby": "try-test-hint" });
   field.value = text;
   const shown = el("div", { class: "field", hidden: true }, el("label", { for: field.id }, "Test as JSON"), field);
-  const button = el("button", { type: "button", class: "button", onclick: () => void showAndCopy() }, "Copy as test");
   const hints = [
     "Goes into “tests” of the configuration file, or into a file of “test_files”. It holds headers and body as entered, secrets included.",
     explanation.open ? "It expects no status, since not every plugin has decided. Answers of other machines go into “answers” of the test." : "",
   ];
   const hint = el("p", { class: "muted", id: "try-test-hint" }, hints.join(" ").trim());
-  return section("As a test", el("div", { class: "card stack" }, el("div", { class: "toolbar" }, button, hint), shown));
+  return section("As a test", el("div", { class: "card stack" }, el("div", { class: "toolbar" }, button("Copy as test", () => void showAndCopy()), hint), shown));
 
   async function showAndCopy(): Promise<void> {
     shown.hidden = false;
@@ -261,13 +260,7 @@ function failure(error: unknown): HTMLElement {
         : status < 500
           ? "The gateway rejected this request."
           : "The gateway failed to answer.";
-  return el(
-    "div",
-    { class: "notice notice--bad" },
-    el("p", {}, el("strong", {}, head)),
-    el("p", {}, message),
-    retryAfterS !== null && el("p", {}, `Try again in ${retryAfterS} s.`),
-  );
+  return notice("bad", head, "", el("p", {}, message), retryAfterS !== null && el("p", {}, `Try again in ${retryAfterS} s.`));
 }
 
 interface Drawing {

@@ -2,7 +2,7 @@
  * The buttons that take an upstream out of traffic and bring it back, until the next reload.
  */
 import { ask, type ServiceHealth } from "./api.ts";
-import { el, setText } from "./dom.ts";
+import { button, el, setText } from "./dom.ts";
 import type { Frame } from "./page.ts";
 import type { Part } from "./tables.ts";
 
@@ -19,7 +19,7 @@ const UNTIL = "until the next reload of the configuration";
 
 /** Hidden from users who change nothing, and where the gateway is too old. `healthOf`: the state of the service; null: not known. */
 export function upstreamActions(frame: Frame, service: string, id: string, healthOf: () => ServiceHealth | null): Part {
-  const buttons = STATES.map((state) => ({ state, node: el("button", { type: "button", class: "button", onclick: () => void set(state) }, ACTIONS[state].label) }));
+  const buttons = STATES.map((state) => ({ state, node: button(ACTIONS[state].label, () => void set(state)) }));
   const note = el("p", { class: "muted" });
   const group = el("div", { class: "badges", role: "group", "aria-label": `Traffic of upstream ${id}` }, ...buttons.map(({ node }) => node));
   const node = el("div", { class: "card stack", hidden: true }, group, note);
@@ -33,9 +33,9 @@ export function upstreamActions(frame: Frame, service: string, id: string, healt
     refresh() {
       const now = stateNow();
       node.hidden = now === null || frame.session?.write !== true;
-      for (const button of buttons) {
-        button.node.setAttribute("aria-pressed", String(button.state === now));
-        button.node.classList.toggle("button--primary", button.state === now);
+      for (const { state, node: each } of buttons) {
+        each.setAttribute("aria-pressed", String(state === now));
+        each.classList.toggle("button--primary", state === now);
       }
       setText(note, now === null || now === "use" ? `Drain and Eject hold ${UNTIL}; the file is not changed.` : `Taken out by an administrator ${UNTIL}: it ${ACTIONS[now].effect}.`);
     },
