@@ -65,8 +65,8 @@ export const onePage: OpenPage = (frame, [id = ""]) => {
 async function decisionOf(id: string): Promise<RequestDecision | "unknown" | "older"> {
   if (!ID.test(id)) return "unknown";
   try {
-    // The manager lets no encoded slash pass.
-    return await ask<RequestDecision>("GET", hashFor("gateway", "requests", ...id.split("/")).slice(1));
+    // A path may have all characters of ids as they are; the manager lets no encoded slash pass.
+    return await ask<RequestDecision>("GET", `/gateway/requests/${id}`);
   } catch (error) {
     if (!(error instanceof ApiError && error.status === 404)) throw error;
     // The reply for an unknown id has it; older gateways have no such path.
