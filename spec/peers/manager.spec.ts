@@ -267,7 +267,10 @@ describe("the accessibility check", () => {
 });
 
 describe("every page", () => {
-  const WINDOWS = [1280, 1020, 900, 700, 610, 360].flatMap((width) => (["light", "dark"] as const).map((colorScheme) => ({ width, colorScheme }))).filter(({ width, colorScheme }) => colorScheme === "light" || width === 1280 || width === 360);
+  const WINDOWS = [
+    ...[1280, 1020, 900, 700, 610, 360].map((width) => ({ width, colorScheme: "light" as const })),
+    ...[1280, 360].map((width) => ({ width, colorScheme: "dark" as const })),
+  ];
 
   it("passes the accessibility check in windows of 360 to 1280 pixels, light and dark", { timeout: 600_000 }, async () => {
     const [one, two] = [await upstream(), await upstream()];
