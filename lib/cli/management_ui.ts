@@ -24,11 +24,11 @@ interface ManagerParts {
 
 /** The URL is for a browser on this machine, which stores the session cookie for https and localhost only. Throws a `Failure`. */
 export function openManager(settings: ManagerSettings, { admin, proxy, tls, log }: ManagerParts): Opened<Manager> {
-  const { backendUrl, backendCaPath, hosts, host } = settings;
+  const { backendUrl, backendCaPath, traceUrl, hosts, host } = settings;
   const ca = backendCaPath === null ? null : readAuthorities(backendCaPath, "MANAGER_BACKEND_CA_PATH");
   try {
     const backend = proxy === null ? ofThisProcess(admin!.answer) : new proxy.AdminProxy({ url: new URL(backendUrl!), ca }, systemClock, log);
-    const { server, listen } = opened(createManager({ backend, tls: settings.tls ? tls : null, hosts, clock: systemClock, log }), settings, "MANAGER");
+    const { server, listen } = opened(createManager({ backend, tls: settings.tls ? tls : null, hosts, traceUrl, clock: systemClock, log }), settings, "MANAGER");
     const listenReachably = async () => {
       const url = reachable(await listen());
       if (!settings.tls && !isLoopback(host)) {

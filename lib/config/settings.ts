@@ -95,6 +95,8 @@ export function managerOf(values: ManagerValues) {
     backendUrl: values.managerBackendUrl,
     /** Null: Node's own list of authorities. */
     backendCaPath: values.managerBackendCaPath,
+    /** Has "{trace_id}". Null: trace ids are no links. */
+    traceUrl: values.managerTraceUrl,
     /** Host names, besides localhost, that are accepted over plain HTTP. */
     hosts: [...(values.adminHosts ?? []), values.managerHost],
   };

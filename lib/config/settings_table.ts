@@ -13,6 +13,11 @@ const BASE_URL: Parser<string> = {
   expects: "an http or https URL such as https://gateway.example.com:8081, perhaps with a path, without user, query and fragment",
   parse: baseUrl,
 };
+const TRACE_URL: Parser<string> = {
+  value: "URL",
+  expects: "an http or https URL with {trace_id} in its path, query or fragment, such as https://traces.example.com/trace/{trace_id}, without user and white space",
+  parse: (text) => (/^https?:\/\/[\w.:[\]-]+[/?#][!-~]*$/i.test(text) && text.includes("{trace_id}") && URL.canParse(text) ? text : null),
+};
 const SECRET32: Parser<string> = {
   value: "SECRET",
   expects: "at least 32 bytes",
@@ -74,6 +79,7 @@ export const SETTINGS = {
   managerTls: setting("MANAGER_TLS", BOOLEAN, "false", "Serve the management UI over HTTPS, with the server certificate."),
   managerBackendUrl: optionalSetting("MANAGER_BACKEND_API_URL", BASE_URL, "Admin interface behind the UI; by default on this machine."),
   managerBackendCaPath: optionalSetting("MANAGER_BACKEND_CA_PATH", FILE, "CA certificate (PEM) that verifies it, instead of Node's own list."),
+  managerTraceUrl: optionalSetting("MANAGER_TRACE_URL", TRACE_URL, "Page of a trace, to which trace ids in the UI link: {trace_id} stands for the id."),
   stateDir: optionalSetting("STATE_DIR", { ...FILE, expects: "the path of a folder" }, "Folder of this gateway alone for what outlives it: counts of quotas, the serial of signed configurations."),
   auditLogPath: optionalSetting("AUDIT_LOG", FILE, "File that gets what happens to the gateway as a chain of lines; verify-log checks it."),
   auditRefusals: setting("AUDIT_REFUSALS", BOOLEAN, "false", "Also the requests that are refused with 401 and 403."),
@@ -101,7 +107,7 @@ export const HEALTHCHECK_TABLE = some("probePort", "probeHost", "adminUser", "ad
 
 /** The settings of a management UI without a gateway. */
 export const MANAGER_TABLE = {
-  ...some("managerPort", "managerHost", "managerTls", "managerBackendUrl", "managerBackendCaPath", "adminHosts"),
+  ...some("managerPort", "managerHost", "managerTls", "managerBackendUrl", "managerBackendCaPath", "managerTraceUrl", "adminHosts"),
   ...some("serverCertPath", "serverKeyPath", "logLevel", "logFormat"),
 };
 

@@ -24,6 +24,8 @@ export interface ManagerOptions {
   readonly tls: OperatorTls | null;
   /** Host names, besides localhost, that are accepted over plain HTTP. */
   readonly hosts: readonly string[];
+  /** Where pages link trace ids to: a URL with "{trace_id}". Null: nowhere. */
+  readonly traceUrl: string | null;
   readonly clock: Clock;
   readonly log: Log;
   /** Folder of the compiled pages; default: the output of the build. */
@@ -36,8 +38,8 @@ export type Manager = OperatorServer;
 const MAX_BODY_BYTES = 16 * 1024 * 1024;
 
 /** Throws with a sentence for the operator if the pages are missing. */
-export function createManager({ backend, tls, hosts, clock, log, assets }: ManagerOptions): Manager {
-  const serve = createEndpoints(readStaticFiles(assets), (inbound, path) => backend.forward(inbound, path), hosts);
+export function createManager({ backend, tls, hosts, traceUrl, clock, log, assets }: ManagerOptions): Manager {
+  const serve = createEndpoints(readStaticFiles(assets, traceUrl), (inbound, path) => backend.forward(inbound, path), hosts);
   return createOperatorServer({ clock, log, tls, maxBodyBytes: MAX_BODY_BYTES, serve, endStreams: () => backend.endStreams() });
 }
 

@@ -19,8 +19,8 @@ const TYPES: { readonly [extension: string]: string | undefined } = {
   svg: "image/svg+xml",
 };
 
-/** Throws with a sentence for the operator if the pages are missing. Default: the output of the build. */
-export function readStaticFiles(folder: string = builtFolder()): FindFile {
+/** Throws with a sentence for the operator if the pages are missing. Default: the output of the build. `traceUrl`: for links, as in `ManagerOptions`. */
+export function readStaticFiles(folder: string = builtFolder(), traceUrl: string | null = null): FindFile {
   const contents = new Map<string, Buffer>();
   for (const name of namesIn(folder)) if (typeOf(name) !== undefined) contents.set(name, readFileSync(`${folder}/${name}`));
   const index = contents.get("index.html");
@@ -34,7 +34,7 @@ export function readStaticFiles(folder: string = builtFolder()): FindFile {
     // Modules import each other from beside them, so one release of them never meets another.
     files.set(`/${release}/${name}`, createFile(content, typeOf(name)!, IMMUTABLE));
   }
-  const page = createFile(Buffer.from(indexOf(index.toString(), release, contents)), typeOf("index.html")!, REVALIDATED);
+  const page = createFile(Buffer.from(indexOf(index.toString(), release, contents, traceUrl)), typeOf("index.html")!, REVALIDATED);
   for (const path of ["/", "/index.html"]) files.set(path, page);
   return (path, headers) => {
     const file = files.get(path);
@@ -44,15 +44,16 @@ export function readStaticFiles(folder: string = builtFolder()): FindFile {
 
 /**
  * The page with its files below the release's own path. All modules that its scripts import are named, so that a browser asks for them at once;
- * those of `import("./x.js")` are for later.
+ * those of `import("./x.js")` are for later. `traceUrl` is in the page, too: a UI by itself has nothing else to say it with.
  */
-function indexOf(html: string, release: string, contents: ReadonlyMap<string, Buffer>): string {
+function indexOf(html: string, release: string, contents: ReadonlyMap<string, Buffer>, traceUrl: string | null): string {
   const scripts = [...html.matchAll(/ src="([\w.]+)"/g)].map(([, name]) => name!);
   const needed = new Set(scripts);
   for (const name of needed) for (const [, from] of String(contents.get(name) ?? "").matchAll(IMPORT)) if (contents.has(from!)) needed.add(from!);
   const preloads = [...needed].filter((name) => !scripts.includes(name)).map((name) => `    <link rel="modulepreload" href="${release}/${name}">\n`);
   const versioned = html.replace(/(?<=(?:src|href)=")(?=[\w.]+")/g, `${release}/`);
-  return versioned.replace(/ *<\/head>/, (end) => preloads.join("") + end);
+  const trace = traceUrl === null ? "" : `    <meta name="trace-url" content="${traceUrl.replace(/[&"<]/g, (sign) => `&#${sign.charCodeAt(0)};`)}">\n`;
+  return versioned.replace(/ *<\/head>/, (end) => preloads.join("") + trace + end);
 }
 
 const IMPORT = /^(?:import|export)\s(?:[^;"]*\sfrom\s)?"\.\/([\w.]+)"/gm;

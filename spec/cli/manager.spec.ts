@@ -62,9 +62,12 @@ describe("edge-gateway manager", () => {
   it("serves the UI for another gateway, without a configuration file, until SIGTERM or SIGINT, and exits 0", async () => {
     const admin = await startAdmin();
     for (const signal of ["SIGTERM", "SIGINT"] as const) {
-      const manager = await alone([], { MANAGER_BACKEND_API_URL: `http://127.0.0.1:${admin.port}` });
+      const environment = { MANAGER_BACKEND_API_URL: `http://127.0.0.1:${admin.port}`, MANAGER_TRACE_URL: "http://traces.example/{trace_id}" };
+      const manager = await alone([], environment);
       expect(manager.url).toBe(`http://localhost:${manager.port}`);
-      expect((await ask(manager.port)).headers["content-type"]).toBe("text/html; charset=utf-8");
+      const page = await ask(manager.port);
+      expect(page.headers["content-type"]).toBe("text/html; charset=utf-8");
+      expect(page.body.toString()).toContain('<meta name="trace-url" content="http://traces.example/{trace_id}">');
       expect((await ask(manager.port, { path: "/api/healthz" })).status).toBe(200);
       const idle = await connect(manager.port);
       manager.child.kill(signal);

@@ -319,7 +319,7 @@ describe("readClientSettings", () => {
 
 describe("the management UI", () => {
   const MANAGER = { MANAGER: "true" };
-  const OFF = { port: 5173, host: "127.0.0.1", tls: false, backendUrl: null, backendCaPath: null, hosts: ["127.0.0.1"] };
+  const OFF = { port: 5173, host: "127.0.0.1", tls: false, backendUrl: null, backendCaPath: null, traceUrl: null, hosts: ["127.0.0.1"] };
 
   it("the management UI stays off by default, and uses the admin interface of the same process", () => {
     expect(settings({}, ADMIN).manager).toBeNull();
@@ -350,6 +350,24 @@ describe("the management UI", () => {
       expect(issues({ "manager-backend-api-url": url }, { ...ADMIN, ...MANAGER })).toEqual([expect.stringContaining("--manager-backend-api-url: expected an http or https URL")]);
     },
   );
+
+  it.each(["https://tempo.example/trace/{trace_id}", "HTTP://[::1]:16686/trace/{trace_id}?{trace_id}#{trace_id}", 'https://g/explore?left={"q":"{trace_id}"}&a=<b>'])(
+    "MANAGER_TRACE_URL can be %s, also for the UI by itself",
+    (traceUrl) => {
+      expect(settings({ "manager-trace-url": traceUrl }, { ...ADMIN, ...MANAGER }).manager).toEqual({ ...OFF, traceUrl });
+      expect(readManagerSettings({}, { MANAGER_TRACE_URL: traceUrl })).toMatchObject({ ok: true, settings: { manager: { traceUrl } } });
+    },
+  );
+
+  it.each([
+    ...["https://tempo.example/trace/", "https://tempo.example/{trace_ID}", "{trace_id}", "tempo.example/{trace_id}", "//tempo.example/{trace_id}", "javascript:alert('{trace_id}')"],
+    ...["javascript://x/%0aalert(1)//{trace_id}", "data:text/html,{trace_id}", "ftp://h/{trace_id}", "https://{trace_id}", "https://{trace_id}.example/", "https:///{trace_id}"],
+    ...["https://h:70000/{trace_id}", "https://user:pass@h/{trace_id}", "https://h\\@evil/{trace_id}", " https://h/{trace_id}", "https://h/ {trace_id}"],
+    ...["https://h/{trace_id}\n", "https://h/\t{trace_id}", "https://h/\u0000{trace_id}", "https://h/\u202e{trace_id}", "https://h/ä{trace_id}"],
+  ])("MANAGER_TRACE_URL cannot be %j", (url) => {
+    const expected = "--manager-trace-url: expected an http or https URL with {trace_id} in its path, query or fragment, such as https://traces.example.com/trace/{trace_id},";
+    expect(issues({ "manager-trace-url": url }, { ...ADMIN, ...MANAGER })).toEqual([expect.stringContaining(expected)]);
+  });
 
   it("the management UI does not repeat credentials in an address", () => {
     const [message] = issues({}, { ...ADMIN, ...MANAGER, MANAGER_BACKEND_API_URL: "https://anna:p/w@rd@gw.example:8081" });

@@ -19,14 +19,14 @@ export interface RunningManager {
 }
 
 /** `backend` is a port of 127.0.0.1, an address, or the admin interface of the same process. */
-export async function startManager(backend: number | string | Admin, options: { tls?: Pair; ca?: Buffer; assets?: string; hosts?: readonly string[] } = {}): Promise<RunningManager> {
-  const { tls = null, hosts = [], ca = null, ...more } = options;
+export async function startManager(backend: number | string | Admin, options: { tls?: Pair; ca?: Buffer; assets?: string; hosts?: readonly string[]; traceUrl?: string } = {}): Promise<RunningManager> {
+  const { tls = null, hosts = [], ca = null, traceUrl = null, ...more } = options;
   const clock = manualClock();
   const logged: [string, string, LogFields?][] = [];
   const note = (severity: string) => (message: string, fields?: LogFields) => void logged.push(fields === undefined ? [severity, message] : [severity, message, fields]);
   const log = { debug: note("debug"), info: note("info"), warn: note("warn"), error: note("error") };
   const urlOf = (address: number | string) => new URL(typeof address === "number" ? `http://127.0.0.1:${address}` : address);
-  const manager = createManager({ backend: typeof backend === "object" ? ofThisProcess(backend.answer) : new AdminProxy({ url: urlOf(backend), ca }, clock, log), tls: tls && { ...tls, part }, hosts, clock, log, ...more });
+  const manager = createManager({ backend: typeof backend === "object" ? ofThisProcess(backend.answer) : new AdminProxy({ url: urlOf(backend), ca }, clock, log), tls: tls && { ...tls, part }, hosts, traceUrl, clock, log, ...more });
   onTestFinished(async () => {
     const closed = manager.close();
     clock.advance(10_000); // whatever a failed spec left open is cut

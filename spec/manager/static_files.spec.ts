@@ -129,6 +129,15 @@ describe("the files of the management UI", () => {
     expect(named).toEqual(["a.js", "c.js", "d.js"]);
   });
 
+  it("the files of the management UI say in the page where traces are, and nothing about them without a URL", () => {
+    const path = folder();
+    writeFileSync(join(path, "index.html"), "<head></head>");
+    const pageOf = (url?: string) => String(readStaticFiles(path, url)("/", [])!.body);
+    expect(pageOf()).toBe("<head></head>");
+    const escaped = "https://t.example/$1?q=&#34;>&#60;script>&#38;id={trace_id}";
+    expect(pageOf('https://t.example/$1?q="><script>&id={trace_id}')).toBe(`<head>    <meta name="trace-url" content="${escaped}">\n</head>`);
+  });
+
   it("the files of the management UI contain all files of the build, and less than 60 KiB in the first load: pages come when they are opened", () => {
     const files = readStaticFiles();
     const html = String(files("/", [])!.body);

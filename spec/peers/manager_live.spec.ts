@@ -99,7 +99,7 @@ describe("one request", () => {
     const { port } = await upstream();
     const config = shop(port, "more");
     const down = { name: "down", base_path: "/down", upstreams: [{ id: "gone", host: "127.0.0.1", port: 1 }], routes: [{ name: "r", path: "/" }], plugins: [{ name: "key_auth", config: { key: "under-the-mat" } }] };
-    const environment = { ADMIN_VIEWER_USER: "eve", ADMIN_VIEWER_PASSWORD: "only-looking" };
+    const environment = { ADMIN_VIEWER_USER: "eve", ADMIN_VIEWER_PASSWORD: "only-looking", MANAGER_TRACE_URL: 'https://t.example/?q="{trace_id}"&b=<i>#{trace_id}' };
     const { page, url, managerUrl, adminUrl, file, errors } = await openLogin(browser, { global: { trusted_proxies: ["127.0.0.1"] }, services: [...config.services, down as never] }, { environment });
     await signIn(page, "only-looking", "eve");
     await heading(page, "Overview");
@@ -150,10 +150,14 @@ describe("one request", () => {
     await page.goto(`${managerUrl}#/tail`);
     await page.getByText("Waiting for requests…").waitFor();
     const line = page.getByRole("link", { name: "tail-lon…" });
+    const trace = "4bf92f3577b34da6a3ce929d0e0e4736";
     await expect.poll(async () => {
-      await get("/nowhere", "tail-long-id");
+      await get("/nowhere", "tail-long-id", { traceparent: `00-${trace}-00f067aa0ba902b7-01` });
       return line.count();
     }).toBeGreaterThan(0);
+    const traceLinks = page.getByRole("link", { name: "Trace 4bf92f35…" });
+    const attributes = ["href", "target", "rel"].map((name) => traceLinks.first().getAttribute(name));
+    expect(await Promise.all(attributes)).toEqual([`https://t.example/?q="${trace}"&b=<i>#${trace}`, "_blank", "noopener noreferrer"]);
     await line.first().click();
     await heading(page, "Request tail-long-id");
     await page.getByText("The gateway itself answered 404 route_not_found.").waitFor();

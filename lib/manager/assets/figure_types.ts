@@ -29,6 +29,7 @@ export interface TailBatch {
 export interface AccessLine {
   readonly time: string;
   readonly request_id: string;
+  readonly trace_id: string | null;
   readonly client_ip: string;
   readonly method: string;
   readonly path: string;

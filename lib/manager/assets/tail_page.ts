@@ -24,7 +24,7 @@ const MAX_LINES = 200;
 /** Pause after a key before the filters count. */
 const FILTER_AFTER_MS = 400;
 const AGAIN_MS = 5_000;
-/** Characters of a request's id in a line. */
+/** Characters of an id in a line. */
 const ID_SHOWN = 8;
 
 const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3 });
@@ -110,7 +110,7 @@ export const page: OpenPage = () => {
 };
 
 /** What clients send stays text. */
-function cellsOf({ request_id: id, time, status, code, method, path, service, route, client_ip: client, duration_ms: took, caller, fault, user_agent: agent }: AccessLine): readonly Child[] {
+function cellsOf({ request_id: id, trace_id: trace, time, status, code, method, path, service, route, client_ip: client, duration_ms: took, caller, fault, user_agent: agent }: AccessLine): readonly Child[] {
   const place = service === null || route === null ? "–" : link(hashFor("routes", service, route), `${service} ${route}`);
   const why = [code, fault].filter((text) => text != null).join(": ");
   const failed = status === null || status >= 500;
@@ -123,6 +123,19 @@ function cellsOf({ request_id: id, time, status, code, method, path, service, ro
     el("span", { title: agent }, client),
     milliseconds(took),
     caller ?? "–",
-    el("a", { href: hashFor("requests", id), class: "link", title: id }, id.length > ID_SHOWN ? `${id.slice(0, ID_SHOWN)}…` : id),
+    el("span", {}, el("a", { href: hashFor("requests", id), class: "link", title: id }, shortened(id)), traceLink(trace)),
   ];
+}
+
+/** By MANAGER_TRACE_URL, which the UI's server writes into the page. */
+const TRACE_URL = document.querySelector<HTMLMetaElement>('meta[name="trace-url"]')?.content;
+
+function traceLink(id: string | null): Child {
+  if (TRACE_URL === undefined || id === null || !/^[0-9a-f]{32}$/.test(id)) return null;
+  const opened = { target: "_blank", rel: "noopener noreferrer", title: `Trace ${id}, in a new tab` };
+  return el("a", { href: TRACE_URL.replaceAll("{trace_id}", id), class: "link sub", ...opened }, `Trace ${shortened(id)}`);
+}
+
+function shortened(id: string): string {
+  return id.length > ID_SHOWN ? `${id.slice(0, ID_SHOWN)}…` : id;
 }
