@@ -41,7 +41,7 @@ export type { AnyPlugin, KeptState, Plugin, Scope, Tools } from "./plugins/plugi
 export * as schema from "./config/whole_schema.ts";
 export type { Config } from "./config/model.ts";
 export type * from "./gateway/config_input.ts";
-export type { ConfigIssue } from "./config/source.ts";
+export type { Issue as ConfigIssue } from "./config/json.ts";
 export type { TracesSampler, TracingSettings } from "./config/tracing.ts";
 export type { Change } from "./proof/config_diff.ts";
 export type { ExplainedPlugin, Explanation, Question, RunningPlugin } from "./proof/explain.ts";

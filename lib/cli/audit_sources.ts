@@ -137,7 +137,7 @@ function secretsOfSettings({ serverKeyPath }: Settings, flags: Flags): string[] 
 
 /** References, also of tests, and where secrets stand in the configuration itself: there, what viewers see differs from what is written. */
 function secretsOf({ source, inputs, loaded }: ReadConfig): string[] {
-  const folder = "file" in source ? dirname(resolve(source.file)) : process.cwd();
+  const folder = source.file !== undefined ? dirname(resolve(source.file)) : process.cwd();
   const found: string[] = [];
   const visit = (written: Json, masked: Json, at: readonly (string | number)[]) => {
     if (typeof written === "string") {

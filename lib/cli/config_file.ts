@@ -3,7 +3,7 @@
  */
 import { resolve } from "node:path";
 import { messageOf } from "../base/errors.ts";
-import type { ConfigIssue } from "../config/source.ts";
+import type { Issue } from "../config/json.ts";
 import { readValues } from "../config/settings_errors.ts";
 import { SETTINGS } from "../config/settings_table.ts";
 import type { KeptSeen, Seen } from "../gateway/validity.ts";
@@ -71,7 +71,7 @@ function viewOf({ counts, digest, signer, tests, warnings, error }: Validated) {
   return { valid: error === null, digest, ...(signer !== undefined && { signed_by: signer }), counts, tests, warnings: shown, issues: (error?.issues ?? []).map((issue) => issueView(issue, error?.file)) };
 }
 
-function issueView(issue: ConfigIssue, configFile: string | undefined) {
+function issueView(issue: Issue, configFile: string | undefined) {
   const { line, column, path, message } = shownIssue(issue);
   return { file: issue.file ?? configFile ?? null, line, column, path, message };
 }

@@ -97,9 +97,11 @@ export class CallerReader {
     callers?.forEach((caller, i) => addTo(own, caller, ["callers", i], (message, at) => report(context, at, nodeAt(root, at) ?? root, message)));
     const made = callerFiles.flatMap(({ path, content }, i) => {
       const first = callerFiles.findIndex((other) => other.path === path);
-      const problem = first < i ? `is the same file as caller_files[${first}]` : checkSignature?.(path, content).problem;
-      if (problem === undefined) return [this.#of(path, content, context)];
-      report(context, ["caller_files", i], nodeAt(root, ["caller_files", i])!, problem);
+      const unsigned = first < i ? undefined : checkSignature?.(path, content).problem;
+      if (first === i && unsigned === undefined) return [this.#of(path, content, context)];
+      const { position } = nodeAt(root, ["caller_files", i])!;
+      const at = ["caller_files", i];
+      context.issues.push(unsigned === undefined ? { at, message: `is the same file as caller_files[${first}]`, position } : { at, message: unsigned, position, isSignature: true });
       return [];
     });
     const lists = [own, ...made.map(({ list }) => list)];
@@ -111,7 +113,7 @@ export class CallerReader {
   /** Reads those files of a source that have changed in slices, so that `read` finds them made. What cannot be read is left to it. */
   async readAhead(source: ConfigSource, readFile: (path: string) => Buffer = readRegularFile): Promise<void> {
     const { node } = parsedFrom(source);
-    const folder = "file" in source ? dirname(resolve(source.file)) : process.cwd();
+    const folder = source.file !== undefined ? dirname(resolve(source.file)) : process.cwd();
     for (const item of itemsOf(node === null ? undefined : nodeAt(node, ["caller_files"]))) {
       if (item.kind !== "string" || item.value.includes("${")) continue;
       const path = resolve(folder, item.value);

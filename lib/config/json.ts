@@ -19,6 +19,8 @@ export interface Issue {
   readonly position: Position | null;
   /** Absolute path of the file that it is in, unless that is the configuration itself. */
   readonly file?: string;
+  /** What is wrong is the signature of a file. */
+  readonly isSignature?: true;
 }
 
 export type Json = null | boolean | number | string | readonly Json[] | { readonly [key: string]: Json };

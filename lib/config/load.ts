@@ -85,7 +85,7 @@ export function loadConfig<K extends PluginKind>(source: ConfigSource, options: 
     ...{ ok: true, config, tests, testFiles, callerLists: callers.lists, callerFiles: callers.files, shown, digest, kinds },
     secrets: { root, marked: secrets, sources },
     formed: sources.formed,
-    file: "file" in source ? source.file : undefined,
+    file: source.file,
     files: [...files.values()],
   };
 }

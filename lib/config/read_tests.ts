@@ -75,7 +75,7 @@ function filesWithTests(root: JsonNode, context: CheckContext, checkSignature?: 
     seen.set(file.path, i);
     const unsigned = checkSignature?.(file.path, file.content).problem;
     if (unsigned !== undefined) {
-      report(context, at, item, unsigned);
+      context.issues.push({ at, message: unsigned, position: item.position, isSignature: true });
       return [];
     }
     const { node, issues } = parseJson(file.content);

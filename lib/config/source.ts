@@ -8,7 +8,7 @@ import { nodeFrom, readValidJson, type Issue, type JsonNode } from "./json.ts";
 import type { PlaceholderSource, ReferenceReader, Sources, Suggest } from "./schema_core.ts";
 
 /** A file that has been read, or a JavaScript value of the same shape. */
-export type ConfigSource = ReadFile | { readonly value: unknown };
+export type ConfigSource = ReadFile | { readonly value: unknown; readonly file?: undefined };
 
 interface ReadFile {
   readonly text: Buffer | string;
@@ -16,8 +16,6 @@ interface ReadFile {
   /** The fingerprint of the key that has signed the text, where it had to be signed. */
   readonly signer?: string;
 }
-
-export type ConfigIssue = Issue;
 
 /** `problem` is a sentence with a remedy. `signer` is the fingerprint of the key that has signed; see `PublicKey.fingerprint`. */
 export type SignatureCheck = { readonly problem: string } | { readonly problem?: undefined; readonly signer: string };
@@ -44,16 +42,16 @@ export function readConfigFile(
   file: string,
   checkSignature?: CheckSignature,
 ): (ReadFile & { readonly ok: true; readonly text: Buffer }) | { readonly ok: false; readonly issues: readonly Issue[] } {
-  const refused = (message: string) => ({ ok: false as const, issues: [{ at: [], message, position: null }] });
+  const refused = (issue: Pick<Issue, "message" | "isSignature">) => ({ ok: false as const, issues: [{ at: [], position: null, ...issue }] });
   let text: Buffer;
   try {
     text = readRegularFile(file);
   } catch (error) {
-    return refused(`cannot read ${resolve(file)}: ${whyUnreadable(error)}; name another file with --config PATH or CONFIG_FILE_PATH`);
+    return refused({ message: `cannot read ${resolve(file)}: ${whyUnreadable(error)}; name another file with --config PATH or CONFIG_FILE_PATH` });
   }
   if (checkSignature === undefined) return { ok: true, text, file };
   const checked = checkSignature(file, text);
-  return checked.problem === undefined ? { ok: true, text, file, signer: checked.signer } : refused(checked.problem);
+  return checked.problem === undefined ? { ok: true, text, file, signer: checked.signer } : refused({ message: checked.problem, isSignature: true });
 }
 
 /** Where the signature of a file is. */

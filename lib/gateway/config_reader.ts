@@ -6,7 +6,7 @@ import { readConfigFile, type CheckSignature, type ConfigSource } from "../confi
 import type { PlaceholderSource } from "../config/schema_core.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
 import { areDistinct } from "../route/distinct.ts";
-import { ConfigError, fileOf } from "./config_error.ts";
+import { ConfigError } from "./config_error.ts";
 import type { ConfigInput } from "./config_input.ts";
 import type { ConfigurationOptions } from "./options.ts";
 import type { Parts } from "./parts.ts";
@@ -59,7 +59,7 @@ export class ConfigReader {
     const errors = modules.partIfLoaded("jsonText");
     errors?.parseWithPositions(source);
     const lacking = modules.partIfLoaded("lacking")?.lackingIn(source, modules) ?? [];
-    if (lacking.length > 0) throw new ConfigError(lacking, fileOf(source));
+    if (lacking.length > 0) throw new ConfigError(lacking, source.file);
     const environment = known?.environment ?? { ...(this.options.environment ?? process.env) };
     const files = new Map<string, Buffer>();
     const named = new Set<string>();
@@ -84,8 +84,8 @@ export class ConfigReader {
       checkSignature: known === undefined ? this.#checkSignature : undefined,
     });
     if (known === undefined) this.named = [...named];
-    if (!loaded.ok) throw new ConfigError(loaded.issues, fileOf(source));
-    if (errors === null && !areDistinct(loaded.config.services)) throw new ConfigError([CHECK_ROUTES], fileOf(source));
+    if (!loaded.ok) throw new ConfigError(loaded.issues, source.file);
+    if (errors === null && !areDistinct(loaded.config.services)) throw new ConfigError([CHECK_ROUTES], source.file);
     if (this.options.hasHttps === false) modules.partIfLoaded("httpsRedirect")?.refuseHttpsRedirect(loaded);
     return { source, inputs: { environment, files }, loaded: { ...loaded, callers: loaded.callerLists && new (modules.part("callers").CallerRegistry)(loaded.callerLists), conditions, upstreamPaths: modules.partIfLoaded("upstreamPath") } };
   }

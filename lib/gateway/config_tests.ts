@@ -1,7 +1,7 @@
 /**
  * Runs the tests of a configuration for its gateway, and decides by their report whether the configuration may come into force.
  */
-import { ConfigError, fileOf } from "./config_error.ts";
+import { ConfigError } from "./config_error.ts";
 import type { ReadConfig } from "./config_reader.ts";
 import type { Configuration } from "./configuration.ts";
 import { redirectOf, type Loaded } from "./snapshot.ts";
@@ -18,7 +18,7 @@ export async function prove(configuration: Configuration, { loaded, source }: Re
     const fields = { tests: report.failed, first: first.name, reason: first.differences.join("; ") };
     return configuration.tools.log.warn("tests ran out of time; the gateway starts, a reload would be refused", fields);
   }
-  throw new ConfigError((await configuration.parts.onDemand.tests()).failuresOf(loaded.tests, report), fileOf(source));
+  throw new ConfigError((await configuration.parts.onDemand.tests()).failuresOf(loaded.tests, report), source.file);
 }
 
 /** Runs those of the configuration in force, see `Gateway.test`. */

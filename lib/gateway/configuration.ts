@@ -80,7 +80,7 @@ export class Configuration {
   /** The fingerprint of the key that has signed the configuration in force; undefined: it needs no signature. See `PublicKey.fingerprint`. */
   get signer(): string | undefined {
     const { source } = this.inForce;
-    return "file" in source ? source.signer : undefined;
+    return "value" in source ? undefined : source.signer;
   }
 
   /** The files that a refused configuration names; none if the last reload was accepted. */

@@ -3,14 +3,15 @@
  * With AUDIT_FAIL=closed no request is let through while the log cannot be written.
  */
 import type { Worker } from "node:worker_threads";
-import { Fault } from "../base/errors.ts";
+import { Fault, messageOf } from "../base/errors.ts";
+import type { Issue } from "../config/json.ts";
 import type { Call } from "../http/exchange.ts";
 import type { Middleware } from "../http/handler.ts";
 import { discard, problem, type Reply } from "../http/reply.ts";
 import type { AuditEvent, AuditSink } from "../observe/audit_log.ts";
 import type { Watch } from "./bundle.ts";
 import type { PluginPlace } from "./compile_types.ts";
-import { whyRefused } from "./refusal.ts";
+import { ConfigError } from "./config_error.ts";
 
 /** The same for all threads. */
 export interface AuditSettings {
@@ -36,10 +37,6 @@ interface InForce {
 
 /** Of a refused configuration. */
 const [MAX_ISSUES, MAX_ISSUE] = [5, 256];
-/** The end of an issue, with the longest paths. */
-const MAX_END = 10_000;
-/** How each problem of a signature ends (`config/signed.ts`). */
-const OF_SIGNATURE = /(?:: edge-gateway sign .* --key private\.pem|\(CONFIG_PUBLIC_KEY\) .*|or CONFIG_PUBLIC_KEY)$/s;
 
 export class GatewayAudit {
   readonly settings: AuditSettings;
@@ -64,9 +61,9 @@ export class GatewayAudit {
   refused(by: AskedBy, error: unknown, inForce: string | null): void {
     // Not the configuration was refused, but the request to change it.
     if (error instanceof Fault) return;
-    const issues = whyRefused(error).issues.map(({ message }) => message);
-    const event = issues.some((issue) => OF_SIGNATURE.test(issue.slice(-MAX_END))) ? "signature_refused" : "configuration_refused";
-    const shown = issues.slice(0, MAX_ISSUES).map((issue) => issue.slice(0, MAX_ISSUE));
+    const issues: readonly Pick<Issue, "message" | "isSignature">[] = error instanceof ConfigError ? error.issues : [{ message: messageOf(error) }];
+    const event = issues.some(({ isSignature }) => isSignature) ? "signature_refused" : "configuration_refused";
+    const shown = issues.slice(0, MAX_ISSUES).map(({ message }) => message.slice(0, MAX_ISSUE));
     this.sink.add(event, { ...by, ...(inForce !== null && { in_force: inForce }), issues: shown });
   }
 

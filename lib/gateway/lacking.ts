@@ -2,14 +2,14 @@
  * Finds what a configuration names and the build that runs does not have.
  */
 import { isInBuild } from "../base/version.ts";
-import { formatPath, valuesAt, type JsonNode } from "../config/json.ts";
-import { parsedFrom, type ConfigIssue, type ConfigSource } from "../config/source.ts";
+import { formatPath, valuesAt, type Issue, type JsonNode } from "../config/json.ts";
+import { parsedFrom, type ConfigSource } from "../config/source.ts";
 import type { Naming, Parts } from "./parts.ts";
 
-export function lackingIn(source: ConfigSource, { named, kindNames }: Pick<Parts, "named" | "kindNames">): readonly ConfigIssue[] {
+export function lackingIn(source: ConfigSource, { named, kindNames }: Pick<Parts, "named" | "kindNames">): readonly Issue[] {
   const { node } = parsedFrom(source);
   const has = kindNames.filter(isInBuild).join(", ") || "no plugin kind";
-  const found = new Map<string, ConfigIssue>();
+  const found = new Map<string, Issue>();
   for (const [name, naming] of node === null ? [] : named.filter(([name]) => !isInBuild(name))) {
     for (const { at, what, position } of namings(node!, naming)) {
       const ofKinds = kindNames.includes(name) ? `, which has ${has}` : "";

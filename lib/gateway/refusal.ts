@@ -2,9 +2,8 @@
  * The reasons why a configuration was refused, as data for reports, and as the lines that the log and commands print.
  */
 import { messageOf } from "../base/errors.ts";
-import { formatPath } from "../config/json.ts";
+import { formatPath, type Issue } from "../config/json.ts";
 import { formatIssues } from "../config/load.ts";
-import type { ConfigIssue } from "../config/source.ts";
 import { ConfigError } from "./config_error.ts";
 import type { Refusal, ShownIssue } from "./status.ts";
 
@@ -14,7 +13,7 @@ export function whyRefused(error: unknown): Refusal {
   return { file: null, issues: [unplacedIssue(messageOf(error))] };
 }
 
-export function shownIssue({ at, message, position, file }: ConfigIssue): ShownIssue {
+export function shownIssue({ at, message, position, file }: Issue): ShownIssue {
   return { path: formatPath(at), line: position?.line ?? null, column: position?.column ?? null, message, ...(file !== undefined && { file }) };
 }
 

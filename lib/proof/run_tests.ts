@@ -7,7 +7,7 @@ import type { StepMeter } from "../base/linear_pattern.ts";
 import type { verifyPassword } from "../base/password.ts";
 import { manualClock } from "../base/manual_clock.ts";
 import { paced, type NextTimeSlice } from "../base/time_slices.ts";
-import type { ConfigIssue } from "../config/source.ts";
+import type { Issue } from "../config/json.ts";
 import type { ConfigTest } from "../config/tests.ts";
 import { concealerOf } from "../config/secrets.ts";
 import type { Handler } from "../http/handler.ts";
@@ -107,7 +107,7 @@ export function failedTests(tests: readonly ConfigTest[], report: TestReport): r
 }
 
 /** For a `ConfigError`: an issue for each of the first 100 tests that have failed, and one for the rest. */
-export function failuresOf(tests: readonly ConfigTest[], report: TestReport): readonly ConfigIssue[] {
+export function failuresOf(tests: readonly ConfigTest[], report: TestReport): readonly Issue[] {
   const more = report.failed - MAX_REPORTED;
   const rest = more > 0 ? [{ at: ["tests"], message: `${more} more ${more === 1 ? "test" : "tests"} failed: edge-gateway test lists all`, position: null }] : [];
   const issues = failedOf(tests, report).map(({ test: { name, at, position, file }, result: { late, differences } }) => {

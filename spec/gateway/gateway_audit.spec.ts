@@ -6,9 +6,12 @@ import { GatewayCore } from "../../lib/gateway/gateway.ts";
 import { GatewayAudit } from "../../lib/gateway/gateway_audit.ts";
 import type { AuditSink } from "../../lib/observe/audit_log.ts";
 import type { AuditEvent } from "../../lib/observe/audit_log.ts";
+import { createGateway } from "../../lib/index.ts";
 import { withAllParts } from "../../lib/parts/all_parts.ts";
 import { backend, oneService } from "../support/gateway.ts";
+import { fileWith } from "../support/process.ts";
 import { ask } from "../support/raw_client.ts";
+import { signed, signingKeys } from "../support/signing_keys.ts";
 
 type Seen = readonly [event: string, fields: Readonly<Record<string, unknown>>];
 type Options = { readonly fail?: "open" | "closed"; readonly refusals?: boolean; readonly written?: AuditSink["written"] };
@@ -28,7 +31,7 @@ async function audited(service: Partial<ConfigInput["services"][number]>, { fail
     const { status, body } = await ask(port, { path: "/a/x?token=secret", headers });
     return [status, /"code":"(\w+)"/.exec(body.toString())?.[1]];
   };
-  return { gateway, failing, seen, upstream, get };
+  return { audit, gateway, failing, seen, upstream, get };
 }
 
 describe("AUDIT_REFUSALS", () => {
@@ -48,6 +51,30 @@ describe("AUDIT_REFUSALS", () => {
     const [on, off] = [await audited(KEY), await audited(KEY, { refusals: false })];
     expect([await on.get(RIGHT), await off.get()]).toEqual([[403, undefined], [401, "key_missing"]]);
     expect([on.seen, off.seen]).toEqual([[], []]);
+  });
+});
+
+describe("a refused configuration", () => {
+  const keys = signingKeys();
+  const tests = () => fileWith([], "tests.json");
+  const callers = () => fileWith([], "callers.json");
+
+  it.each<readonly [string, () => string, string]>([
+    ["that is not signed", () => fileWith(oneService(9)), "signature_refused"],
+    ["that another key has signed", () => signed(fileWith(oneService(9)), signingKeys()), "signature_refused"],
+    ["whose tests are not signed", () => signed(fileWith({ ...oneService(9), test_files: [tests()] }), keys), "signature_refused"],
+    ["whose callers are not signed", () => signed(fileWith({ ...oneService(9), caller_files: [callers()] }), keys), "signature_refused"],
+    ["that names callers twice", () => signed(fileWith({ ...oneService(9), caller_files: Array<string>(2).fill(signed(callers(), keys)) }), keys), "configuration_refused"],
+    ["that is not there", () => `${fileWith("")}.none`, "configuration_refused"],
+    ["with an error that reads like one of its signature", () => signed(fileWith({ ...oneService(9), "sign it: edge-gateway sign x --key private.pem": 1 }), keys), "configuration_refused"],
+  ])("%s", async (_title, make, event) => {
+    const { seen, audit } = await audited({});
+    try {
+      createGateway({ configFile: make(), configKeyFile: fileWith(keys.publicKey, "public.pem") });
+    } catch (error) {
+      audit.refused({ by: "start" }, error, null);
+    }
+    expect(seen).toEqual([[event, { by: "start", issues: [expect.any(String)] }]]);
   });
 });
 
