@@ -5,8 +5,9 @@ import { Readable } from "node:stream";
 import type { Timer } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
 import type { Account } from "./session.ts";
+import { placedStatus } from "./placed_status.ts";
 import { event, RETRY_MS, StreamReaders, type StreamReader } from "./stream_readers.ts";
-import { statsView, statusView, steady, view, type InterfaceOptions } from "./views.ts";
+import { statsView, steady, view, type InterfaceOptions } from "./views.ts";
 
 export interface EventsOptions extends Pick<InterfaceOptions, "clock" | "log" | "gateway" | "refresh"> {
   /** Default 32. */
@@ -116,9 +117,9 @@ export class EventStreams {
   /** The events as text, created once for all readers: with thousands of upstreams this is expensive. */
   #snapshot() {
     const { gateway } = this.#options;
-    const { status } = gateway;
+    const status = placedStatus(gateway);
     return {
-      status: event("status", JSON.stringify(statusView(status))),
+      status: event("status", JSON.stringify(status)),
       health: event("health", JSON.stringify(view(gateway.health))),
       stats: event("stats", JSON.stringify(statsView(gateway.recentStats("active")))),
       isEnd: isEnding(status.state),

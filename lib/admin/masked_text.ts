@@ -2,6 +2,7 @@
  * Masks the secrets in the text of a configuration, and keeps the rest of it byte for byte.
  */
 import { SECRET_NAME } from "../config/conditions.ts";
+import { endOfString } from "../config/json_places.ts";
 import { MASK } from "../config/schema_core.ts";
 import { concealerOf, type WithSecrets } from "../config/secrets.ts";
 import { maskLiterals } from "../config/references.ts";
@@ -17,16 +18,6 @@ function* tokensOf(text: string): Generator<{ readonly token: string; readonly i
     if (first === '"') structure.lastIndex = endOfString(text, index + 1);
     yield { token: first === '"' ? text.slice(index, structure.lastIndex) : first, index };
   }
-}
-
-/** Behind its closing quote. */
-function endOfString(text: string, from: number): number {
-  for (let at = text.indexOf('"', from); at >= 0; at = text.indexOf('"', at + 1)) {
-    let escapes = at;
-    while (text[escapes - 1] === "\\") escapes--;
-    if ((at - escapes) % 2 === 0) return at + 1;
-  }
-  return text.length;
 }
 
 /** `loaded`: what the text, which has no errors, was read as. `masked`: how many of its texts are masked. */

@@ -7,8 +7,9 @@ import type { Figures, GatewayStats, StatsExtent } from "../observe/stats.ts";
 import { compressed } from "../http/content_coding.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import type { Inbound } from "../server/inbound.ts";
+import { placedStatus } from "./placed_status.ts";
 import { json, queryOf } from "./replies.ts";
-import { statsView, statusView, steady, view, type InterfaceOptions, type ShownGateway } from "./views.ts";
+import { statsView, steady, view, type InterfaceOptions, type ShownGateway } from "./views.ts";
 
 /** `known`: the tags of what the client has; without it the reply has everything, the history included. */
 export interface NowQuestion {
@@ -39,7 +40,7 @@ export function readNowQuestion(target: string): NowQuestion | string {
 }
 
 export function nowView(gateway: Pick<ShownGateway, "status" | "health" | "recentStats">, { figures, known }: NowQuestion) {
-  const [status, health] = [statusView(gateway.status), view(gateway.health)];
+  const [status, health] = [placedStatus(gateway), view(gateway.health)];
   const tags = [status, health].map((view) => hash("sha1", steady(JSON.stringify(view)), "base64url").slice(0, 12));
   const stats = figures === "top" ? withTopRoutes(gateway.recentStats("busy")) : gateway.recentStats(figures);
   return {

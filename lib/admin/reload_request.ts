@@ -61,7 +61,7 @@ async function dryRunReply({ call }: Inbound, gateway: InterfaceOptions["gateway
 const DRY_RUN_RETRY_MS = 5000;
 
 export function dryRunView(dryRun: DryRun) {
-  return view({ ...dryRun, warnings: dryRun.warnings.map((warning) => ({ ...warningView(warning), line: warning.line, column: warning.column })) });
+  return view({ ...dryRun, warnings: dryRun.warnings.map((warning) => warningView(warning, warning)) });
 }
 
 async function readReloadRequest(inbound: Inbound): Promise<{ readonly isDryRun: boolean } | Unreadable> {

@@ -4,8 +4,9 @@
 import { compressed } from "../http/content_coding.ts";
 import type { Reply } from "../http/reply.ts";
 import type { Inbound } from "../server/inbound.ts";
+import { placedStatus } from "./placed_status.ts";
 import { json } from "./replies.ts";
-import { configView, gatewayView, statusView, testsView, view, type InterfaceOptions, type Secrets } from "./views.ts";
+import { configView, gatewayView, testsView, view, type InterfaceOptions, type Secrets } from "./views.ts";
 
 export type ShownPath = "/gateway" | "/gateway/config" | "/gateway/status" | "/gateway/health" | "/gateway/stats" | "/gateway/tests";
 
@@ -21,7 +22,7 @@ export async function shownRequest(path: ShownPath, { headers }: Inbound, option
     case "/gateway/config":
       return json(200, configView(options, secrets));
     case "/gateway/status":
-      return figures(() => statusView(gateway.status));
+      return figures(() => placedStatus(gateway));
     case "/gateway/health":
       return figures(() => view(gateway.health));
     case "/gateway/stats":

@@ -4,13 +4,13 @@
 import type { Readable } from "node:stream";
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
-import type { Json } from "../config/json.ts";
+import type { Json, Position } from "../config/json.ts";
 import { MASK } from "../config/schema_core.ts";
 import type { Settings } from "../config/settings.ts";
 import type { Gateway } from "../embed/gateway.ts";
 import type { AuditSink } from "../observe/audit_log.ts";
 import type { Replacement } from "../gateway/reloads.ts";
-import type { GatewayStatus, LastReload, LastTests, Warning } from "../gateway/status.ts";
+import type { GatewayStatus, LastReload, LastTests, ShownIssue, Warning } from "../gateway/status.ts";
 import type { GatewayStats, StatusCounts } from "../observe/stats.ts";
 import type { Explanation } from "../proof/explain.ts";
 
@@ -47,8 +47,8 @@ export function gatewayView(config: Json) {
   return { services, plugins: global.plugins, global };
 }
 
-export function warningView({ code, path, message, example, remedy, service, route }: Warning) {
-  return { code, path, message, example, remedy, service, route };
+export function warningView({ code, path, message, example, remedy, service, route }: Warning, place: Pick<ShownIssue, "line" | "column"> | null = null) {
+  return { code, path, line: place?.line ?? null, column: place?.column ?? null, message, example, remedy, service, route };
 }
 
 /**
@@ -78,8 +78,9 @@ function rounded(value: number | StatusCounts | GatewayStats["codesPerS"]): unkn
   return typeof value === "number" ? Math.round(value * 1e4) / 1e4 : Object.fromEntries(Object.entries(value).map(([name, rate]) => [name, rounded(rate)]));
 }
 
-export function statusView({ uptimeMs, warnings, ...status }: GatewayStatus) {
-  return { ...view(status), uptime_s: Math.floor(uptimeMs / 1000), warnings: warnings.map(warningView) };
+/** `positions`: of the warnings. */
+export function statusView({ uptimeMs, warnings, ...status }: GatewayStatus, positions: readonly (Position | null)[] = []) {
+  return { ...view(status), uptime_s: Math.floor(uptimeMs / 1000), warnings: warnings.map((warning, i) => warningView(warning, positions[i])) };
 }
 
 /** As `edge-gateway test --json`, with the time of the run and the digest of the configuration that was tested. */

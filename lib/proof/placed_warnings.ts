@@ -1,8 +1,7 @@
 /**
  * Finds the places of warnings in the text of the configuration that they are about.
  */
-import { positionAt } from "../config/json.ts";
-import { parseJson } from "../config/json_text.ts";
+import { placesIn } from "../config/json_places.ts";
 import type { ConfigSource } from "../config/source.ts";
 import type { ConfigWarning, ShownIssue } from "../gateway/status.ts";
 
@@ -10,10 +9,6 @@ import type { ConfigWarning, ShownIssue } from "../gateway/status.ts";
 export type PlacedWarning = ConfigWarning & Pick<ShownIssue, "line" | "column">;
 
 export function placedWarnings(warnings: readonly ConfigWarning[], source: ConfigSource): readonly PlacedWarning[] {
-  // A large text takes long to read with positions.
-  const node = warnings.length > 0 && "text" in source ? parseJson(source.text).node : null;
-  return warnings.map((warning) => {
-    const position = node && positionAt(node, warning.at);
-    return { ...warning, line: position?.line ?? null, column: position?.column ?? null };
-  });
+  const places = warnings.length > 0 && "text" in source ? placesIn(source.text, warnings.map(({ at }) => at)) : null;
+  return warnings.map((warning) => ({ ...warning, ...(places?.positionAt(warning.at) ?? { line: null, column: null }) }));
 }

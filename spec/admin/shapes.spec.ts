@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { explanationView, statsView, statusView, testsView, view as viewOf } from "../../lib/admin/views.ts";
 import type * as api from "../../lib/manager/assets/admin_types.ts";
+import type { TestRun } from "../../lib/manager/assets/change_types.ts";
 import { EXPLANATION, HEALTH, startAdmin, STATS, STATUS, TAKEN, TESTS } from "./harness.ts";
 
 /** That this compiles is the promise: what the interface says is what the pages of the management UI read. */
@@ -9,7 +10,7 @@ const health: api.Health = viewOf(HEALTH);
 const stats: api.Stats = statsView(STATS);
 const all: api.StatsWithHistory = viewOf(STATS);
 const explanation: api.Explanation = explanationView(EXPLANATION);
-const tests: api.TestRun = testsView(TESTS);
+const tests: TestRun = testsView(TESTS);
 
 describe("the JSON that the pages of the management UI read", () => {
   it("the JSON that the pages of the management UI read has certificates and warnings in the status, with times as in RFC 3339", () => {
@@ -19,7 +20,7 @@ describe("the JSON that the pages of the management UI read", () => {
       warnings: [{ code: "circuit_open", path: "services.s", message: "Open.", example: null, remedy: "Wait.", service: "s", route: null }],
     });
     expect(view.certificates).toEqual([{ where: "SERVER_CERT_PATH", path: "/c.pem", names: [], common_name: "till", not_after: "2027-01-01T00:00:00.000Z" }]);
-    expect(view.warnings).toEqual([{ code: "circuit_open", path: "services.s", message: "Open.", example: null, remedy: "Wait.", service: "s", route: null }]);
+    expect(view.warnings).toEqual([{ code: "circuit_open", path: "services.s", line: null, column: null, message: "Open.", example: null, remedy: "Wait.", service: "s", route: null }]);
     expect(status.last_reload?.outcome).toBe("taken");
   });
 
@@ -45,7 +46,7 @@ describe("the JSON that the pages of the management UI read", () => {
   it("the JSON that the pages of the management UI read has the last run of tests with its counts, and none where none has run", () => {
     expect([tests.passed, tests.failed]).toEqual([TESTS.report.passed, TESTS.report.failed]);
     expect(tests.tests.map(({ name }) => name)).toEqual(TESTS.report.tests.map(({ name }) => name));
-    expect(testsView(null) satisfies api.TestRun).toMatchObject({ passed: 0, failed: 0, tests: [] });
+    expect(testsView(null) satisfies TestRun).toMatchObject({ passed: 0, failed: 0, tests: [] });
   });
 
   it("the JSON that the pages of the management UI read has the upstreams of an explanation as in the health, with their share", () => {

@@ -90,6 +90,7 @@ const PARTS = {
   reloads: /^lib\/gateway\/reloads$/,
   changes: /^lib\/proof\/config_diff$/,
   jsonText: /^lib\/config\/json_text$/,
+  places: /^lib\/config\/json_places$/,
   sockets: /^lib\/cli\/socket_activation$/,
   commands: /^lib\/cli\/(?:demo|config_file|test|junit|explain|explain_id|diff|compare|compare\/\w+|reload|admin_client|schema|hash_password|help|terminal|warning_text)$/,
 } as const;
@@ -156,7 +157,7 @@ describe("the program loads what is named, and only that,", () => {
     ["with Server-Timing", { ...quickstart, global: { server_timing: true } }, [], {}, ["serverTiming"]],
     ["with probes", quickstart, [], { PROBE_PORT: "0" }, ["reporting", "metrics", "operator", "admin", "settings"]],
     ["with the admin interface", quickstart, [], ADMIN, ["reporting", "metrics", "recentRequests", "operator", "admin", "settings"]],
-    ["with an admin interface that writes", quickstart, [], { ...ADMIN, ADMIN_WRITE: "true" }, ["conditions", "reporting", "metrics", "logFile", "recentRequests", "operator", "admin", "adminWrite", "settings"]],
+    ["with an admin interface that writes", quickstart, [], { ...ADMIN, ADMIN_WRITE: "true" }, ["conditions", "reporting", "metrics", "logFile", "recentRequests", "operator", "admin", "adminWrite", "settings", "places"]],
     ["with the management UI", quickstart, ["--manager"], ADMIN, ["reporting", "metrics", "recentRequests", "operator", "admin", "manager", "settings", "commandLine"]],
     ["with the management UI of another gateway", quickstart, ["--manager"], { MANAGER_BACKEND_API_URL: "http://127.0.0.1:1" }, ["operator", "manager", "managerProxy", "settings", "commandLine"]],
   ])("%s", async (_title, config, words, environment, parts) => {

@@ -131,6 +131,9 @@ export interface Warning {
   readonly code: string;
   /** The item by names: "services.shop.routes.items"; null: the gateway. */
   readonly path?: string | null;
+  /** In the configuration in force. Older gateways send none. */
+  readonly line?: number | null;
+  readonly column?: number | null;
   /** The problem, in one sentence. */
   readonly message: string;
   /** A request that shows the problem: "GET http://shop.example.com/items/x". */
@@ -364,30 +367,6 @@ export interface ExplainedPlugin {
   readonly code: string | null;
   /** "passes the request on", "answers 401 key_missing", "not reached", … Older gateways send none. */
   readonly verdict?: string;
-}
-
-/** GET /gateway/tests: the last run of the configuration's tests, also of a configuration that was refused. */
-export interface TestRun {
-  /** Absent or null: no tests have run. */
-  readonly at?: string | null;
-  /** Of the configuration that was tested. */
-  readonly digest?: string | null;
-  readonly passed: number;
-  readonly failed: number;
-  readonly tests: readonly TestResult[];
-}
-
-export interface TestResult {
-  readonly name: string;
-  readonly passed: boolean;
-  /** `expect` of the test, as written. */
-  readonly expected: unknown;
-  /** The same members. */
-  readonly found: unknown;
-  /** "status: expected 401, found 200" */
-  readonly differences: readonly string[];
-  /** The members that differ, in the order of their sentences, which come first: "status". Older gateways send none. */
-  readonly differing?: readonly string[];
 }
 
 /** POST /gateway/reload */

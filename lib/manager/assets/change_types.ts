@@ -1,5 +1,5 @@
 /**
- * The types of the JSON of the admin interface about changes, as `admin_types.ts`.
+ * The types of the JSON of the admin interface about changes and tests, as `admin_types.ts`.
  */
 import type { Change, Issue, Warning } from "./admin_types.ts";
 
@@ -27,6 +27,30 @@ export interface TestFailure {
   readonly line: number | null;
   readonly column: number | null;
   readonly differences: readonly string[];
+}
+
+/** GET /gateway/tests: the last run of the configuration's tests, also of a configuration that was refused. */
+export interface TestRun {
+  /** Absent or null: no tests have run. */
+  readonly at?: string | null;
+  /** Of the configuration that was tested. */
+  readonly digest?: string | null;
+  readonly passed: number;
+  readonly failed: number;
+  readonly tests: readonly TestResult[];
+}
+
+export interface TestResult {
+  readonly name: string;
+  readonly passed: boolean;
+  /** `expect` of the test, as written. */
+  readonly expected: unknown;
+  /** The same members. */
+  readonly found: unknown;
+  /** "status: expected 401, found 200" */
+  readonly differences: readonly string[];
+  /** The members that differ, in the order of their sentences, which come first: "status". Older gateways send none. */
+  readonly differing?: readonly string[];
 }
 
 export interface RouteDiff {
