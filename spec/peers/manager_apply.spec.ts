@@ -67,14 +67,28 @@ describe("a change by a form", () => {
   it("changes the share of a canary, and leads from the limits of a route to what the gateway says about them", async () => {
     const opened = await openWriting(browser);
     const { page, text } = opened;
-    await goTo(page, "#/add/share", "Change the share of a canary");
+    const chosen = () => page.evaluate("document.querySelector('select').selectedOptions[0].text");
+    await goTo(page, "#/upstreams/shop/v1", "Upstream v1");
+    expect(await page.getByRole("link", { name: "Change the share" }).isVisible()).toBe(false);
+    await goTo(page, "#/upstreams/shop/v2", "Upstream v2");
+    await page.getByRole("link", { name: "Change the share" }).click();
+    await page.getByLabel("Percent").waitFor();
+    expect(await chosen()).toBe("shop: canary, now 5 %");
     await page.getByLabel("Percent").fill("25");
     await page.getByLabel("Percent").press("Enter");
     await heading(page, "Apply");
     await apply(page);
     await shows(page, "In force by the one process.");
     expect(contentOf(opened)).toBe(text.replace('"percent": 5', '"percent": 25'));
-    await goTo(page, "#/add/limit", "Add a rate limit");
+    // Of a route that is gone meanwhile nothing else takes the place.
+    await goTo(page, "#/add/limit?of=shop&of=gone", "Add a rate limit");
+    await page.getByRole("button", { name: "Put into the draft" }).click();
+    expect(await chosen()).toBe("shop / gone is not in the draft");
+    expect(await page.evaluate("[location.hash, document.querySelector('select').validity.valueMissing]")).toEqual(["#/add/limit?of=shop&of=gone", true]);
+    await goTo(page, "#/routes/shop/open", "Route open");
+    await page.getByRole("link", { name: "Add a rate limit" }).click();
+    await page.getByLabel("Requests per hour").waitFor();
+    expect(await chosen()).toBe("shop / open");
     await page.getByRole("button", { name: "Put into the draft" }).click();
     await heading(page, "Apply");
     await shows(page, "The gateway would refuse it.");

@@ -48,6 +48,11 @@ describe("a configuration whose every text is markup", () => {
       await page.locator("form").waitFor();
       await isClean();
     }
+    await goTo(page, `#/upstreams/${[EVIL, EVIL].map(encodeURIComponent).join("/")}`, "Upstream");
+    await page.getByRole("link", { name: "Change the share" }).click();
+    await page.getByLabel("Percent").waitFor();
+    expect(await page.evaluate("document.querySelector('select').selectedOptions[0].text")).toBe(`${EVIL}: ${EVIL}, now 5 %`);
+    await isClean();
     await goTo(page, "#/add/route", "Add a route");
     await page.getByLabel("Name").fill(`${EVIL} 2`);
     await page.getByLabel("Path").fill("/y");
@@ -136,6 +141,11 @@ describe("a viewer", () => {
     await page.getByText("Live", { exact: true }).waitFor({ state: "attached" });
     for (const name of ["Add", "Apply", "History", "Edit"]) expect(await page.getByRole("link", { name, exact: true }).count()).toBe(0);
     for (const name of ["Drain", "Eject", "Use again"]) expect(await page.getByRole("button", { name }).count()).toBe(0);
+    for (const [hash, title] of [["#/services/shop", "Service shop"], ["#/routes/shop/open", "Route open"], ["#/upstreams/shop/v2", "Upstream v2"]] as const) {
+      await goTo(page, hash, title);
+      await page.locator(".crumbs").waitFor();
+      expect(await page.getByRole("link", { name: /^(?:Add a|Change the)/ }).count()).toBe(0);
+    }
     for (const hash of ["#/apply", "#/history", "#/add/route"]) await goTo(page, hash, "Read only");
     const digest = await digestIn(page);
     expect(await asked(page, "PUT", "/gateway/source", JSON.stringify(text), { "If-Match": digest })).toBe(403);

@@ -36,7 +36,7 @@ function fileForm(frame: Frame, form: Form, shownIn: HTMLElement): HTMLElement {
   } catch {
     return el("div", { class: "notice notice--bad" }, el("p", {}, "The draft is not valid JSON: ", link("#/edit", "correct it in the editor"), "."));
   }
-  const of = queryIn(location.hash).get("of");
+  const of = queryIn(location.hash).getAll("of");
   const fields = form.fields(file).map((field) => ({ field, input: inputOf(field, of) }));
   const place = fields.find(({ field }) => field.kind === "choice");
   if (place?.field.choices?.length === 0) return el("div", { class: "card empty" }, el("p", {}, `There is nothing to choose for “${place.field.label}”: `, link("#/edit", "write it in the editor"), "."));
@@ -61,9 +61,16 @@ function fileForm(frame: Frame, form: Form, shownIn: HTMLElement): HTMLElement {
   }
 }
 
-function inputOf({ name, kind, choices = [], range, isRequired = false, hint }: Field, of: string | null): HTMLInputElement | HTMLSelectElement {
+/** `of`: the names of what the link to the form chooses. */
+function inputOf({ name, kind, choices = [], range, isRequired = false, hint }: Field, of: readonly string[]): HTMLInputElement | HTMLSelectElement {
   const id = `form-${name}`;
-  if (kind === "choice") return el("select", { id, name }, ...choices.map((choice, i) => el("option", { value: i, selected: choice.of === of }, choice.label)));
+  if (kind === "choice") {
+    const chosen = choices.findIndex((choice) => JSON.stringify(choice.of) === JSON.stringify(of));
+    // What the draft does not have must not become a change of something else.
+    const isMissing = chosen < 0 && of.length > 0;
+    const none = isMissing && el("option", { value: "", disabled: true, selected: true }, `${of.join(" / ")} is not in the draft`);
+    return el("select", { id, name, required: true }, none, ...choices.map(({ label }, i) => el("option", { value: i, selected: i === chosen }, label)));
+  }
   const numeric = kind === "number" && { type: "number", step: "any", min: range?.[0], max: range?.[1] };
   return el("input", { id, name, autocomplete: "off", spellcheck: "false", required: isRequired, "aria-describedby": hint === undefined ? null : `${id}-hint`, ...numeric });
 }

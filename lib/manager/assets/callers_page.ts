@@ -5,6 +5,7 @@ import { ask, type CallersView, type ShownCaller } from "./api.ts";
 import { askingFor } from "./asking.ts";
 import { breakable, fixedBadge, link, loading } from "./components.ts";
 import { el, replace, setText } from "./dom.ts";
+import { formLinks } from "./form_links.ts";
 import { number } from "./format.ts";
 import type { Frame, Known, OpenPage, Page } from "./page.ts";
 import { viewIn } from "./table_rows.ts";
@@ -23,12 +24,14 @@ class CallersPage implements Page {
   readonly #table: DataTable<ShownCaller>;
   readonly #count = el("p", { class: "muted", role: "status" });
   readonly #input = el("input", { id: "search-callers", type: "search", autocomplete: "off", spellcheck: "false", value: viewIn(location.hash, "callers").query, oninput: () => this.#search() });
+  readonly #changes: Part;
   readonly #asked;
   #askedAt = 0;
   #timer = 0;
   #digest: string | null = null;
 
   constructor(frame: Frame) {
+    this.#changes = formLinks(frame, ["Add a caller", "caller"]);
     const read = () => ask<CallersView>("GET", `/gateway/callers?${new URLSearchParams({ search: this.#input.value })}`);
     this.#asked = askingFor({ frame, what: "The callers", node: this.node, ask: read, show: (view) => this.#show(view) });
     this.#table = new DataTable<ShownCaller>({
@@ -51,6 +54,7 @@ class CallersPage implements Page {
   }
 
   update({ status, now }: Known): void {
+    this.#changes.refresh();
     if (status === null || (status.digest === this.#digest && now - this.#askedAt < AGAIN_MS)) return;
     this.#digest = status.digest;
     this.#askedAt = now;
@@ -72,9 +76,10 @@ class CallersPage implements Page {
   #show({ total, matching, callers }: CallersView): void {
     const left = matching - callers.length;
     setText(this.#count, `${number(matching)} of ${number(total)}${left > 0 ? `, the first ${number(callers.length)} are here` : ""}`);
-    const search = el("div", { class: "toolbar toolbar--apart" }, el("div", { class: "field" }, el("label", { for: this.#input.id }, "Search callers and groups"), this.#input), this.#count);
+    const search = total > 0 && el("div", { class: "field" }, el("label", { for: this.#input.id }, "Search callers and groups"), this.#input);
+    const tools = el("div", { class: "toolbar toolbar--apart" }, search, total > 0 && this.#count, this.#changes.node);
     // The field that has the focus stays where it is.
-    if (!this.#table.node.isConnected || this.#input.isConnected !== total > 0) replace(this.node, el("div", { class: "card stack" }, total > 0 && search, this.#table.node));
+    if (!this.#table.node.isConnected || this.#input.isConnected !== total > 0) replace(this.node, el("div", { class: "card stack" }, tools, this.#table.node));
     // Rows are drawn anew: a link that has the focus would lose it.
     if (this.#table.node.querySelector("tbody :focus") === null) this.#table.show(callers);
   }

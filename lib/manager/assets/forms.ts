@@ -3,11 +3,11 @@
  */
 import type { JsonPath } from "./json_text.ts";
 
-/** One choice of a list; `of` are the names of service and route, by which a link to the form can choose it. */
 export interface Choice {
   readonly label: string;
   readonly path: JsonPath;
-  readonly of: string;
+  /** The names of service and route, or of service and group, by which a link to the form chooses it. */
+  readonly of: readonly string[];
   /** What it is now. */
   readonly now?: string;
 }
@@ -58,7 +58,7 @@ export const FORMS: Readonly<Record<string, Form>> = {
   limit: {
     title: "Add a rate limit",
     fields: (file) => [
-      { name: "place", label: "For", kind: "choice", choices: [{ label: "All requests", path: ["global"], of: "" }, ...servicesOf(file).flatMap((service) => [service, ...routesOf(file, service)])] },
+      { name: "place", label: "For", kind: "choice", choices: [{ label: "All requests", path: ["global"], of: [] }, ...servicesOf(file).flatMap((service) => [service, ...routesOf(file, service)])] },
       { name: "limit_second", label: "Requests per second", kind: "number", range: LEAST_ONE },
       { name: "limit_min", label: "Requests per minute", kind: "number", range: LEAST_ONE },
       { name: "limit_hour", label: "Requests per hour", kind: "number", range: LEAST_ONE },
@@ -102,28 +102,31 @@ function listAt(value: unknown, path: JsonPath): readonly unknown[] {
   return Array.isArray(found) ? found : [];
 }
 
-function textOf(value: unknown, ...names: readonly string[]): string {
-  for (const name of names) {
-    const found = (value as Record<string, unknown> | null)?.[name];
-    if (typeof found === "string" || typeof found === "number") return String(found);
-  }
-  return "?";
+function textOf(value: unknown, name: string): string {
+  const found = (value as Record<string, unknown> | null)?.[name];
+  return typeof found === "string" || typeof found === "number" ? String(found) : "?";
 }
 
 function servicesOf(file: unknown): readonly Choice[] {
-  return listAt(file, ["services"]).map((service, i) => ({ label: textOf(service, "name"), path: ["services", i], of: textOf(service, "name") }));
+  return listAt(file, ["services"]).map((service, i) => ({ label: textOf(service, "name"), path: ["services", i], of: [textOf(service, "name")] }));
 }
 
-function routesOf(file: unknown, { path, label }: Choice): readonly Choice[] {
-  return listAt(file, [...path, "routes"]).map((route, i) => ({ label: `${label} / ${textOf(route, "name", "path")}`, path: [...path, "routes", i], of: `${label}/${textOf(route, "name")}` }));
+function routesOf(file: unknown, { path, label, of }: Choice): readonly Choice[] {
+  return listAt(file, [...path, "routes"]).map((route, i) => ({ label: `${label} / ${routeName(route)}`, path: [...path, "routes", i], of: [...of, routeName(route)] }));
+}
+
+/** The gateway names a route without a name by its methods and path: "GET,POST /items". */
+function routeName(route: unknown): string {
+  const methods = listAt(route, ["methods"]).join(",");
+  return textOf({ name: `${methods} ${textOf(route, "path")}`.trimStart(), ...(route as object | null) }, "name");
 }
 
 function splitsOf(file: unknown): readonly Choice[] {
-  return servicesOf(file).flatMap(({ path, label }) =>
+  return servicesOf(file).flatMap(({ path, label, of }) =>
     listAt(file, [...path, "split"]).map((split, i) => {
       const now = textOf(split, "percent");
       const where = (split as { readonly match?: unknown } | null)?.match === undefined ? "" : ", by conditions";
-      return { label: `${label}: ${textOf(split, "group")}${where}, now ${now} %`, path: [...path, "split", i], of: label, now };
+      return { label: `${label}: ${textOf(split, "group")}${where}, now ${now} %`, path: [...path, "split", i], of: [...of, textOf(split, "group")], now };
     }),
   );
 }

@@ -8,18 +8,19 @@ import { detailPage, type Detail } from "./configured_pages.ts";
 import { el, setText } from "./dom.ts";
 import { ago, until } from "./format.ts";
 import { figureCharts } from "./figure_charts.ts";
+import { formLinks } from "./form_links.ts";
 import { hashFor } from "./url_hash.ts";
 import { balancingFacts } from "./balancing_view.ts";
 import { balancingNotes, sharesOf, strategyText } from "./balancing.ts";
 import { conditionTexts, exampleFor } from "./conditions.ts";
 import { addressOf, disabledOf, faultsOf, figuresByName, healthOf, methodsOf, patternOf, placeOf, type PluginPlace } from "./inventory.ts";
-import type { Known, OpenPage } from "./page.ts";
+import type { Frame, Known, OpenPage } from "./page.ts";
 import { breadcrumbs, factList, figureStrip, link, loading, section, settingsList, slot } from "./components.ts";
 import { Pipeline } from "./pipeline.ts";
 import { pluginDetails } from "./services_page.ts";
 import { warningList } from "./warnings.ts";
 
-export const onePage: OpenPage = (_frame, [serviceName = "", name = ""]) =>
+export const onePage: OpenPage = (frame, [serviceName = "", name = ""]) =>
   detailPage({
     title: `Route ${name}`,
     service: serviceName,
@@ -30,10 +31,10 @@ export const onePage: OpenPage = (_frame, [serviceName = "", name = ""]) =>
       return service === undefined || route === undefined ? null : { service, route };
     },
     shown: ({ service, route }, { plugins }) => [plugins, { ...service, routes: [route] }],
-    create: ({ service, route }, config) => routeDetail(config, service, route),
+    create: ({ service, route }, config) => routeDetail(config, service, route, frame),
   });
 
-function routeDetail(config: ProxyConfig, service: ServiceConfig, route: RouteConfig): Detail {
+function routeDetail(config: ProxyConfig, service: ServiceConfig, route: RouteConfig, frame: Frame): Detail {
   let known: Known | null = null;
   let health: ServiceHealth | null = null;
   let running: readonly PluginPlace[] = [];
@@ -54,10 +55,11 @@ function routeDetail(config: ProxyConfig, service: ServiceConfig, route: RouteCo
   const path = [["#/routes", "Routes"], [hashFor("services", service.name), service.name]] as const;
   const tryLink = el("a", { class: "button", href: `#/try?${exampleRequest(service, route)}` }, "Try it");
   const tailLink = el("a", { class: "button", href: `#/tail?${new URLSearchParams({ service: service.name, route: route.name })}` }, "Tail");
+  const changes = formLinks(frame, ["Add a rate limit", "limit", service.name, route.name]);
   const node = el(
     "div",
     { class: "stack" },
-    el("div", { class: "toolbar toolbar--apart" }, breadcrumbs(path, route.name), el("span", { class: "badges" }, tailLink, tryLink)),
+    el("div", { class: "toolbar toolbar--apart" }, breadcrumbs(path, route.name), el("span", { class: "badges" }, changes.node, tailLink, tryLink)),
     warnings.node,
     strip.node,
     section("Path of a request", drawn.node, asking.note, legend),
@@ -100,6 +102,7 @@ function routeDetail(config: ProxyConfig, service: ServiceConfig, route: RouteCo
     health = healthOf(known.health, service.name);
     const states = new Map(health?.upstreams.map((each) => [each.id, each]));
     const shares = sharesOf(service.upstreams, health?.upstreams ?? null, (id) => figures.upstream(service.name, id)?.requests_per_s ?? 0);
+    changes.refresh();
     asking.update(next.now);
     strip.update(own);
     charts.update(known);

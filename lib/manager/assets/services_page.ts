@@ -7,9 +7,10 @@ import { detailPage, listPage, type Detail } from "./configured_pages.ts";
 import { el } from "./dom.ts";
 import { counted, listed } from "./format.ts";
 import { figureCharts } from "./figure_charts.ts";
+import { formLinks } from "./form_links.ts";
 import { hashFor } from "./url_hash.ts";
 import { figuresByName, healthOf, warningCounts } from "./inventory.ts";
-import type { Known, OpenPage } from "./page.ts";
+import type { Frame, Known, OpenPage } from "./page.ts";
 import { breakable, breadcrumbs, factList, figureStrip, fixedBadge, link, section, setOptional, settingsList, stateBadge } from "./components.ts";
 import { countText } from "./table_rows.ts";
 import { balancingFacts, groupTable } from "./balancing_view.ts";
@@ -120,17 +121,17 @@ const GROUPS: readonly (readonly [string, string])[] = [
   ["tls", "TLS to upstreams"],
 ];
 
-export const onePage: OpenPage = (_frame, [name = ""]) =>
+export const onePage: OpenPage = (frame, [name = ""]) =>
   detailPage({
     title: `Service ${name}`,
     service: name,
     missing: { what: `service “${name}”`, href: "#/services", back: "All services" },
     find: ({ services }) => services.find((service) => service.name === name) ?? null,
     shown: (service, { plugins }) => [service, plugins],
-    create: (service, { plugins }) => serviceDetail(service, plugins),
+    create: (service, { plugins }) => serviceDetail(service, plugins, frame),
   });
 
-function serviceDetail(service: ServiceConfig, globals: readonly PluginConfig[]): Detail {
+function serviceDetail(service: ServiceConfig, globals: readonly PluginConfig[], frame: Frame): Detail {
   const now = new UpstreamsNow();
   let figures = figuresByName(null);
   const strip = figureStrip({ ofRequests: true });
@@ -138,6 +139,8 @@ function serviceDetail(service: ServiceConfig, globals: readonly PluginConfig[])
   const badge = stateBadge();
   const circuit = stateBadge();
   const warnings = warningList();
+  const forms = [["Add a route", "route"], ["Add an upstream", "upstream"], ["Add a rate limit", "limit"]] as const;
+  const changes = formLinks(frame, ...forms.map(([text, form]) => [text, form, service.name] as const));
   let counts = warningCounts(null);
   const routes = routeTable({
     figuresOf: (row) => figures.route(row.service.name, row.route.name),
@@ -150,7 +153,7 @@ function serviceDetail(service: ServiceConfig, globals: readonly PluginConfig[])
   const node = el(
     "div",
     { class: "stack" },
-    breadcrumbs([["#/services", "Services"]], service.name),
+    el("div", { class: "toolbar toolbar--apart" }, breadcrumbs([["#/services", "Services"]], service.name), changes.node),
     el("p", { class: "badges" }, badge.node, circuit.node),
     warnings.node,
     strip.node,
@@ -165,6 +168,7 @@ function serviceDetail(service: ServiceConfig, globals: readonly PluginConfig[])
     node,
     update(known) {
       now.update(known);
+      changes.refresh();
       figures = figuresByName(known.stats);
       counts = warningCounts(known.status);
       warnings.update((known.status?.warnings ?? []).filter((warning) => warning.service === service.name));

@@ -7,6 +7,7 @@ import { detailPage, listPage, serviceColumn, type Detail } from "./configured_p
 import { el, setText } from "./dom.ts";
 import { ago, moment, percent, until } from "./format.ts";
 import { figureCharts } from "./figure_charts.ts";
+import { formLinks } from "./form_links.ts";
 import { hashFor } from "./url_hash.ts";
 import { balancingFacts, type GroupNow } from "./balancing_view.ts";
 import { sharesOf, type Share } from "./balancing.ts";
@@ -186,6 +187,9 @@ function upstreamDetail(row: UpstreamRow, frame: Frame): Detail {
   const circuit = stateBadge();
   let health: ServiceHealth | null = null;
   const actions = upstreamActions(frame, service.name, upstream.id, () => health);
+  const { group } = upstream;
+  const isCanary = group !== undefined && service.split?.some((split) => split.group === group) === true;
+  const changes = formLinks(frame, ...(isCanary ? [["Change the share", "share", service.name, group] as const] : []));
   const lines = { since: factLine("Since"), until: factLine("Back"), reason: factLine("Reason"), share: factLine("Share") };
   const state = el("dl", { class: "pairs" }, ...Object.values(lines).flatMap(({ term, value }) => [term, value]));
   const configuration = factList([
@@ -193,14 +197,14 @@ function upstreamDetail(row: UpstreamRow, frame: Frame): Detail {
     ["Address", el("span", { class: "mono" }, addressOf(upstream))],
     ["Protocol", service.protocol],
     ["Weight", upstream.weight === 0 ? "0: gets no new requests" : String(upstream.weight)],
-    upstream.group === undefined ? null : ["Group", upstream.group],
+    group === undefined ? null : ["Group", group],
     ...balancingFacts(service),
   ]);
   const path = [["#/upstreams", "Upstreams"], [hashFor("services", service.name), service.name]] as const;
   const node = el(
     "div",
     { class: "stack" },
-    breadcrumbs(path, upstream.id),
+    el("div", { class: "toolbar toolbar--apart" }, breadcrumbs(path, upstream.id), changes.node),
     el("p", { class: "badges" }, badge.node, circuit.node),
     actions.node,
     strip.node,
@@ -223,6 +227,7 @@ function upstreamDetail(row: UpstreamRow, frame: Frame): Detail {
       health = healthOf(known.health, service.name);
       setOptional(circuit, circuitLabel(health?.circuit_breaker));
       actions.refresh();
+      changes.refresh();
       const figures = now.figures(row);
       charts.update(known);
       strip.update(figures === null ? null : { ...figures, in_flight: inFlightOf(now, row) ?? 0 });

@@ -43,6 +43,12 @@ export function hashFor(...segments: readonly string[]): string {
   return `#/${segments.map(encoded).join("/")}`;
 }
 
+/** "#/add/limit?of=shop&of=list": a form with the route "list" of the service "shop" chosen. */
+export function hashForForm(form: string, ...names: readonly string[]): string {
+  const hash = hashFor("add", form);
+  return names.length === 0 ? hash : `${hash}?${new URLSearchParams(names.map((name) => ["of", name]))}`;
+}
+
 /** The page of a route, of a service, or of the plugins for what is global. */
 export function hashForPlace({ service, route }: Pick<Warning, "service" | "route">): string {
   return service === null ? "#/plugins" : route === null ? hashFor("services", service) : hashFor("routes", service, route);

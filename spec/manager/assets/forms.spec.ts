@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { putJson, readJson } from "../../../lib/manager/assets/edit_json.ts";
 import { FORMS } from "../../../lib/manager/assets/forms.ts";
+import { hashForForm, parseHash, queryIn } from "../../../lib/manager/assets/url_hash.ts";
 import { loadConfig } from "../../support/schema.ts";
 import { builtinPlugins } from "../../../lib/plugins/builtin.ts";
 
@@ -53,6 +54,24 @@ describe("a form", () => {
   it("adds the SHA-256 of a caller's key, and groups only where some are given", () => {
     expect(readJson(filled("caller", null, { id: "ada", groups: "gold, ", key_sha256: KEY }))).toMatchObject({ callers: [{ id: "ada", groups: ["gold"], keys: [{ key_sha256: KEY }] }] });
     expect(readJson(filled("caller", null, { id: "bob", key_sha256: KEY }, '{"callers":[{"id":"ada"}]}'))).toEqual({ callers: [{ id: "ada" }, { id: "bob", keys: [{ key_sha256: KEY }] }] });
+  });
+
+  it.each(["a/b", "100%", "#/x?of=y&of=z", "a+b c", "%2F", "<img src=x onerror=alert(1)>", "☃ 🚀", ""])("is led to by a link with the service %j chosen, and its route and group of that name", (name) => {
+    const service = { name, routes: [{ name }, { path: name, methods: ["GET", "PUT"] }, { path: name }, { name: `${name}/${name}` }], split: [{ group: name, percent: 1 }] };
+    const file = { services: [{ name: `${name}/${name}` }, { name: "other", routes: service.routes, split: service.split }, service] };
+    const chosenBy = (form: string, ...names: readonly string[]) => {
+      const of = queryIn(hashForForm(form, ...names)).getAll("of");
+      const choices = FORMS[form]!.fields(file).flatMap((field) => field.choices ?? []);
+      return choices.filter((choice) => JSON.stringify(choice.of) === JSON.stringify(of)).map(({ path }) => path);
+    };
+    expect(parseHash(hashForForm("limit", name, name))).toMatchObject({ page: "add", segments: ["limit"] });
+    for (const form of ["route", "upstream", "limit"]) expect(chosenBy(form, name)).toEqual([["services", 2]]);
+    expect(chosenBy("limit", name, name).at(0)).toEqual(["services", 2, "routes", 0]);
+    expect(chosenBy("limit", name, `GET,PUT ${name}`)).toEqual([["services", 2, "routes", 1]]);
+    expect(chosenBy("limit", name, `${name}/${name}`)).toEqual([["services", 2, "routes", 3]]);
+    expect(chosenBy("share", name, name)).toEqual([["services", 2, "split", 0]]);
+    expect(chosenBy("limit")).toEqual([["global"]]);
+    expect(chosenBy("limit", name, "gone")).toEqual([]);
   });
 
   it("survives a file that is no configuration, and offers what there is", () => {
