@@ -119,9 +119,10 @@ export class Writing {
   }
 
   /** Null: the file can be replaced from here. */
-  #whyReadOnly(state: FileState): string | null {
+  #whyReadOnly(state?: FileState): string | null {
     try {
-      this.#checkedFile().checkWritable(state);
+      const file = this.#checkedFile();
+      file.checkWritable(state ?? file.read());
       return null;
     } catch (error) {
       if (error instanceof Fault) return error.message;
@@ -151,17 +152,20 @@ export class Writing {
   async #showHistory({ call, target }: Inbound): Promise<Reply> {
     const digest = queryOf(target).get("digest");
     return orProblem(call, async () => {
-      if (digest === null) return json(200, { entries: (await (this.#history?.entries() ?? [])).map((each, _i, all) => this.#entryView(each, all)) });
+      if (digest === null) {
+        const readOnly = this.#whyReadOnly();
+        return json(200, { entries: (await (this.#history?.entries() ?? [])).map((each, _i, all) => this.#entryView(each, all, readOnly)) });
+      }
       if (this.#history === null) throw new Fault("route_not_found", "There is no history.");
       const { text } = await this.#history.text(digest);
       return { status: 200, headers: ["Content-Type", "application/json", "Content-Length", String(text.length), "ETag", `"${digest}"`], body: text };
     });
   }
 
-  #entryView(entry: HistoryEntry, all: readonly HistoryEntry[]) {
+  #entryView(entry: HistoryEntry, all: readonly HistoryEntry[], readOnly: string | null) {
     const { digest, at, by, changes } = entry;
     const isInForce = digest === this.#configuration.snapshot.digest && all.find((each) => each.digest === digest) === entry;
-    const reason = whyNoRollback(entry);
+    const reason = readOnly ?? whyNoRollback(entry);
     return { digest, at: new Date(at).toISOString(), by, changes, in_force: isInForce, can_roll_back: reason === null, reason };
   }
 

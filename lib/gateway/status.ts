@@ -36,6 +36,8 @@ export interface ShownIssue {
   readonly message: string;
   /** The path of another file that it is in, one of `test_files` or `caller_files`. */
   readonly file?: string;
+  /** A posted text has no signature, and this gateway takes signed configurations only: no error in the text. */
+  readonly code?: "unsigned";
 }
 
 /** Why a configuration was refused. */

@@ -175,7 +175,10 @@ function refused(refusal: Refusal): DryRun {
   return { outcome: "refused", ...refusal, warnings: [], tests: null, untested: null, diff: null, requests: null };
 }
 
-const UNSIGNED = unplacedIssue("came without a signature, and this gateway accepts signed configurations only (CONFIG_PUBLIC_KEY): put it in the gateway's file and sign that with edge-gateway sign");
+const UNSIGNED: ShownIssue = {
+  ...unplacedIssue("came without a signature, and this gateway accepts signed configurations only (CONFIG_PUBLIC_KEY): put it in the gateway's file and sign that with edge-gateway sign"),
+  code: "unsigned",
+};
 const UNCHECKED = unplacedIssue("cannot be checked without the values of its references: a text that is only tried must not read them out. Check it with edge-gateway validate FILE");
 const UNTESTED = "Tests whose result could tell the value of a reference were not run: run them with edge-gateway test FILE.";
 const UNREAD = "Files of test_files that the configuration in force does not name were not read, and their tests not run: run them with edge-gateway test FILE.";

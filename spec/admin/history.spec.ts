@@ -1,5 +1,5 @@
 /** GET /gateway/history, POST /gateway/rollback, and the file of ADMIN_AUDIT_LOG. */
-import { mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { chmodSync, mkdirSync, readdirSync, readFileSync, renameSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { startAdmin } from "./harness.ts";
@@ -89,6 +89,18 @@ describe("GET /gateway/history", () => {
     expect((await all.asAdmin("GET", `/gateway/history?digest=${digest}`)).text).toBe(text(1, { plugins }).replace("hush-hush", "********"));
     const got = await rollBack(all, digest);
     expect([got.status, got.json.code, all.content()]).toEqual([409, "conflict", text(1)]);
+  });
+
+  it.each([
+    ["a file that has to be signed", { keyFile: "/keys.pem" }, () => {}, /^The configuration has to be signed/],
+    ["a file that is read-only", {}, ({ file }: Writable) => chmodSync(file, 0o444), /gw\.json is read-only/],
+    ["a file that is missing", {}, ({ file }: Writable) => renameSync(file, `${file}.away`), /no such file/],
+  ])("says of %s that no entry can be rolled back to, and why", async (_title, changes, become, reason) => {
+    const all = await writable(text(1), changes);
+    await until(all, 1);
+    become(all);
+    expect(await entriesOf(all)).toMatchObject([{ can_roll_back: false, reason: expect.stringMatching(reason) }]);
+    expect(await rollBack(all, digestOf(text(1)))).toMatchObject({ status: 409, json: { code: "conflict", detail: expect.stringMatching(reason) } });
   });
 
   it("leaves what is no entry alone, with one line in the log, and shows the rest", async () => {

@@ -127,6 +127,7 @@ describe("a dry run of a gateway with configKeyFile", () => {
     const tried = await gateway.dryRun(text({ ...oneService(9, { base_path: "/b" }), tests: test(201) }));
     expect(tried).toMatchObject({ outcome: "refused", diff: { added: [], changed: [expect.anything(), expect.anything()] } });
     expect(issueLines(tried)).toEqual([unsigned, expect.stringContaining('"t" failed')]);
+    expect(tried.issues.map(({ code }) => code)).toEqual(["unsigned", undefined]);
     const wrong = await gateway.dryRun(text({}));
     expect(wrong).toMatchObject({ outcome: "refused", diff: null });
     expect(issueLines(wrong)).toEqual([unsigned, expect.stringContaining("services")]);

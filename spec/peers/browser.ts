@@ -44,13 +44,14 @@ export interface Page extends Pick<Locator, "getByRole" | "getByText" | "locator
   waitForEvent(event: "download"): Promise<{ suggestedFilename(): string; path(): Promise<string> }>;
   on(event: "console", act: (message: { type(): string; text(): string }) => void): void;
   on(event: "pageerror", act: (error: Error) => void): void;
-  on(event: "request", act: (request: { url(): string }) => void): void;
+  on(event: "request", act: (request: { url(): string; postData(): string | null }) => void): void;
   on(event: "dialog", act: (dialog: { message(): string; accept(): Promise<void>; dismiss(): Promise<void> }) => void): void;
   readonly keyboard: { press(key: string): Promise<void>; type(text: string): Promise<void> };
 }
 
 export interface Context {
   newPage(): Promise<Page>;
+  close(): Promise<void>;
   cookies(): Promise<{ name: string; value: string; httpOnly: boolean; secure: boolean }[]>;
   clearCookies(): Promise<void>;
   newCDPSession(page: Page): Promise<{ send(method: string, options: object): Promise<unknown> }>;
@@ -58,7 +59,7 @@ export interface Context {
 }
 
 export interface Browser {
-  newContext(options?: { viewport?: { width: number; height: number }; colorScheme?: "light" | "dark"; reducedMotion?: "reduce" }): Promise<{ newPage(): Promise<Page>; close(): Promise<void> }>;
+  newContext(options?: { viewport?: { width: number; height: number }; colorScheme?: "light" | "dark"; reducedMotion?: "reduce" }): Promise<Context>;
   close(): Promise<void>;
 }
 
@@ -81,11 +82,20 @@ export interface Visit {
   readonly origins: Set<string>;
 }
 
+/** Cookies, storage and cache of their own. To be closed. */
+export function newContext(browser: Browser, { width = 1280, colorScheme = "light" }: { readonly width?: number; readonly colorScheme?: "light" | "dark" } = {}): Promise<Context> {
+  return browser.newContext({ viewport: { width, height: 900 }, colorScheme, reducedMotion: "reduce" });
+}
+
 /** A page of a session of its own, gone when the test ends. */
-export async function visit(browser: Browser, options: { readonly width?: number; readonly colorScheme?: "light" | "dark" } = {}): Promise<Visit> {
-  const { width = 1280, colorScheme = "light" } = options;
-  const context = await browser.newContext({ viewport: { width, height: 900 }, colorScheme, reducedMotion: "reduce" });
+export async function visit(browser: Browser, options: Parameters<typeof newContext>[1] = {}): Promise<Visit> {
+  const context = await newContext(browser, options);
   onTestFinished(() => context.close());
+  return visitIn(context);
+}
+
+/** A page more of this context, and gone with it. */
+export async function visitIn(context: Context): Promise<Visit> {
   const page = await context.newPage();
   // Less than the test has: what was waited for in vain is then told.
   page.setDefaultTimeout(30_000);

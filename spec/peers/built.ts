@@ -22,23 +22,39 @@ export interface Built {
   readonly file: string;
 }
 
-/** An empty folder that is gone when the test ends. */
-export function emptyFolder(): string {
+/** Remembers what has to be done at the end: of the test, or of a file whose tests share something. */
+export type AtEnd = (act: () => void | Promise<void>) => void;
+
+/** An empty folder that is gone at the end. */
+export function emptyFolder(atEnd: AtEnd = onTestFinished): string {
   const folder = mkdtempSync(join(tmpdir(), "edge-gateway-"));
-  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  atEnd(() => rmSync(folder, { recursive: true, force: true }));
   return folder;
 }
 
+export interface StartOptions {
+  /** Default: the end of the test. */
+  readonly atEnd?: AtEnd;
+  /** What else the gateway has to find beside its file. */
+  readonly prepare?: (file: string) => void;
+}
+
 /** Writes `config`, or its text, to a file and runs the program on it; resolves when it says what listens where. */
-export async function startBuilt(config: unknown, environment: Record<string, string> = {}, program: readonly string[] = [process.execPath, PROGRAM]): Promise<Built> {
-  const file = join(emptyFolder(), "gw.json");
+export async function startBuilt(
+  config: unknown,
+  environment: Record<string, string> = {},
+  program: readonly string[] = [process.execPath, PROGRAM],
+  { atEnd = onTestFinished, prepare }: StartOptions = {},
+): Promise<Built> {
+  const file = join(emptyFolder(atEnd), "gw.json");
   writeFileSync(file, typeof config === "string" ? config : JSON.stringify(config));
+  prepare?.(file);
   const child = spawn(program[0]!, [...program.slice(1), "--config", file, "--http-port", "0", "--listen-host", "127.0.0.1"], {
     env: { PATH: process.env.PATH, ADMIN_PORT: "0", ADMIN_USER: CREDENTIALS.user, ADMIN_PASSWORD: CREDENTIALS.password, LOG_FORMAT: "text", ...environment },
     stdio: ["ignore", "ignore", "pipe"],
   });
   const ended = new Promise<void>((resolve) => child.once("exit", () => resolve()));
-  onTestFinished(async () => {
+  atEnd(async () => {
     child.kill("SIGKILL");
     await ended;
   });

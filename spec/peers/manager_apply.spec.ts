@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { launch, visit, type Browser, type Page } from "./browser.ts";
 import { allFaultsOf, heading, replaced, resized, signIn, until } from "./manager_pages.ts";
-import { apply, draftRoute, goTo, openWriting, shows, type OpenWriting } from "./manager_writing.ts";
+import { apply, draftRoute, goTo, openWriting, shows, withRoute, type OpenWriting } from "./manager_writing.ts";
 
 let browser: Browser;
 beforeAll(async () => {
@@ -13,12 +13,6 @@ beforeAll(async () => {
 afterAll(() => browser.close());
 
 const contentOf = ({ file }: OpenWriting) => readFileSync(file, "utf8");
-const OPEN = '{ "name": "open", "path": "/open" }';
-
-/** The text with a route behind the last one. */
-function withRoute(text: string, name: string): string {
-  return text.replace(OPEN, `${OPEN},\n                { "name": "${name}", "path": "/${name}" }`);
-}
 
 describe("a change by a form", () => {
   it("is shown by meaning, by text and with its tests, and is then in the file, with every other byte as it was", async () => {

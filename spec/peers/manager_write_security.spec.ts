@@ -6,9 +6,11 @@ import http from "node:http";
 import type { AddressInfo } from "node:net";
 import { dirname, join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
-import { launch, soon, type Browser, type Page } from "./browser.ts";
-import { allFaultsOf, endSession, heading, openLogin, openOverview, signIn, upstream } from "./manager_pages.ts";
-import { apply, draftRoute, goTo, openWriting, shows, textOf, written, type OpenWriting } from "./manager_writing.ts";
+import { fileWith } from "../support/process.ts";
+import { signed, signingKeys } from "../support/signing_keys.ts";
+import { launch, soon, visitIn, type Browser, type Page } from "./browser.ts";
+import { allFaultsOf, endSession, heading, openLogin, openOverview, signIn, until, upstream } from "./manager_pages.ts";
+import { apply, draftRoute, goTo, openWriting, shows, textOf, withRoute, written, type OpenWriting } from "./manager_writing.ts";
 
 let browser: Browser;
 beforeAll(async () => {
@@ -212,11 +214,57 @@ describe("a text that is too large", () => {
   });
 });
 
+describe("a configuration that has to be signed", () => {
+  it("is edited as a draft to download and to be signed elsewhere: it is neither applied nor rolled back from here, and the pages say so", async () => {
+    const keys = signingKeys();
+    const text = written((await upstream()).port);
+    const environment = { ADMIN_WRITE: "true", CONFIG_PUBLIC_KEY: fileWith(keys.publicKey, "public.pem") };
+    const opened = await openOverview(browser, text, { environment, prepare: (file) => void signed(file, keys) });
+    const { page, file, errors } = opened;
+    const downloaded = async (button: string) => {
+      const downloading = page.waitForEvent("download");
+      await page.getByRole("button", { name: button }).click();
+      const download = await downloading;
+      return [download.suggestedFilename(), readFileSync(await download.path(), "utf8")];
+    };
+    await goTo(page, "#/edit", "Edit");
+    await shows(page, "This text is a draft. The configuration has to be signed");
+    await shows(page, "Checked by the gateway: no errors, one warning. Tests: 1 passed.");
+    expect(await page.getByRole("link", { name: "Review and apply" }).count()).toBe(0);
+    await draftRoute(page, "new");
+    await shows(page, "It cannot be applied from here: download it. The configuration has to be signed (CONFIG_PUBLIC_KEY): sign it elsewhere");
+    await shows(page, "The gateway would accept it with a signature.");
+    await shows(page, "Routes added: 1");
+    expect(await page.getByRole("button", { name: /^Apply/ }).count()).toBe(0);
+    expect(await allFaultsOf(page)).toEqual([]);
+    const draft = withRoute(text, "new");
+    expect(await downloaded("Download the draft")).toEqual(["gateway.json", draft]);
+    await goTo(page, "#/edit", "Edit");
+    expect(await downloaded("Download")).toEqual(["gateway.json", draft]);
+    const former = (await digestIn(page)).replaceAll('"', "");
+    expect(await asked(page, "PUT", "/gateway/source", JSON.stringify(draft), { "If-Match": `"${former}"` })).toBe(409);
+    expect(contentOf(opened)).toBe(text);
+    // Signed elsewhere, and both replaced.
+    const next = signed(fileWith(draft), keys);
+    renameSync(`${next}.sig`, `${file}.sig`);
+    renameSync(next, file);
+    await goTo(page, "#/history", "History");
+    await until(page, 'document.querySelectorAll("main ol > li").length === 2');
+    await shows(page, "Roll back is not possible from here. The configuration has to be signed");
+    expect(await page.getByRole("button", { name: /^Roll back/ }).count()).toBe(0);
+    expect(await asked(page, "POST", "/gateway/rollback", JSON.stringify(JSON.stringify({ digest: former })))).toBe(409);
+    expect(await allFaultsOf(page)).toEqual([]);
+    expect(contentOf(opened)).toBe(draft);
+    expect(errors.filter((each) => !each.includes("409"))).toEqual([]);
+  });
+});
+
 describe("a file that cannot be replaced", () => {
-  /** The draft is refused with this reason, is kept, and can be taken away as a file. */
-  async function expectRefused(opened: OpenWriting, reason: RegExp): Promise<void> {
+  /** The draft is refused with this reason once the file has become so, is kept, and can be taken away as a file. */
+  async function expectRefused(opened: OpenWriting, become: () => void, reason: RegExp): Promise<void> {
     const { page, text } = opened;
     await draftRoute(page, "new");
+    become();
     await apply(page);
     await shows(page, "Not applied. Your draft is kept.");
     await soon(() => textOf(page)).toMatch(reason);
@@ -227,8 +275,14 @@ describe("a file that cannot be replaced", () => {
 
   it("because it is read-only is a 409 with the reason", async () => {
     const opened = await openWriting(browser);
-    chmodSync(opened.file, 0o444);
-    await expectRefused(opened, /read-only/);
+    await expectRefused(opened, () => chmodSync(opened.file, 0o444), /read-only/);
+    // Who begins now is told so at once.
+    const next = await visitIn(opened.page.context());
+    await next.page.goto(`${opened.managerUrl}#/add/route`);
+    await heading(next.page, "Add a route");
+    await draftRoute(next.page, "other");
+    await shows(next.page, "It cannot be applied from here: download it.");
+    expect(await next.page.getByRole("button", { name: /^Apply/ }).count()).toBe(0);
   });
 
   it("because it is mounted from a ConfigMap of Kubernetes is a 409 with the reason", async () => {
@@ -238,8 +292,7 @@ describe("a file that cannot be replaced", () => {
     writeFileSync(join(folder, "..2026_11_28", "gw.json"), opened.text);
     symlinkSync("..2026_11_28", join(folder, "..data"));
     symlinkSync("..data/gw.json", join(folder, "new"));
-    renameSync(join(folder, "new"), opened.file);
-    await expectRefused(opened, /ConfigMap/);
+    await expectRefused(opened, () => renameSync(join(folder, "new"), opened.file), /ConfigMap/);
   });
 
   it.skipIf(!canMount())("because the disk is full is a 409 with the reason, and half a file is never seen", async () => {
@@ -256,7 +309,7 @@ describe("a file that cannot be replaced", () => {
     } catch {
       // Full.
     }
-    await expectRefused(opened, /disk is full/);
+    await expectRefused(opened, () => {}, /disk is full/);
   });
 });
 

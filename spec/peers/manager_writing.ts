@@ -28,6 +28,13 @@ export function written(port: number): string {
 `;
 }
 
+const OPEN = '{ "name": "open", "path": "/open" }';
+
+/** The text with a route behind the last one. */
+export function withRoute(text: string, name: string): string {
+  return text.replace(OPEN, `${OPEN},\n                { "name": "${name}", "path": "/${name}" }`);
+}
+
 export interface OpenWriting extends Open {
   /** The file at the start. */
   readonly text: string;

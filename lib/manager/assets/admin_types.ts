@@ -106,6 +106,8 @@ export interface Issue {
   readonly message: string;
   /** Absent: the configuration itself. */
   readonly file?: string;
+  /** "unsigned": no error in the text, which has to be signed elsewhere. */
+  readonly code?: string;
 }
 
 export type Reload = {

@@ -54,14 +54,16 @@ class ApplyPage implements Page {
       return replace(this.#body, el("div", { class: "card empty" }, el("p", {}, text), el("p", {}, link("#/edit", "Edit the text"), ", ", link("#/add", "add something"), ", or ", link("#/history", "go back to a former configuration"), ".")));
     }
     setText(this.#button, "Apply");
-    const tools = el("div", { class: "toolbar" }, this.#button, el("a", { class: "button", href: "#/edit" }, "Edit further"), button("Download the draft", () => download(draft.text)));
+    const { readOnly } = draft;
+    const tools = el("div", { class: "toolbar" }, readOnly === null && this.#button, el("a", { class: "button", href: "#/edit" }, "Edit further"), button("Download the draft", () => download(draft.text)));
+    const effect = readOnly === null ? "Nothing is changed before you apply." : `It cannot be applied from here: download it. ${readOnly}`;
     const review = changeReview({
       frame: this.#frame,
       before: draft.baseText,
       after: draft.text,
       judged: (validation) => setText(this.#button, (validation?.diff?.guards_lost.length ?? 0) > 0 ? "Apply, and lose guards" : "Apply"),
     });
-    replace(this.#body, el("div", { class: "card stack" }, tools, el("p", { class: "muted" }, `Based on the file with the digest ${draft.baseDigest}. Nothing is changed before you apply.`)), review);
+    replace(this.#body, el("div", { class: "card stack" }, tools, el("p", { class: readOnly === null && "muted" }, `Based on the file with the digest ${draft.baseDigest}. ${effect}`)), review);
   }
 
   async #apply(): Promise<void> {

@@ -72,7 +72,8 @@ export function issueLinks(issues: readonly Issue[]): HTMLElement {
 }
 
 function meaningOf({ outcome, issues, tests, untested, diff, requests, warnings }: Validation): readonly Child[] {
-  const refused = notice("bad", "The gateway would refuse it.", "", issueLinks(issues));
+  const isUnsigned = issues.every(({ code }) => code === "unsigned");
+  const refused = notice(isUnsigned ? "warn" : "bad", isUnsigned ? "The gateway would accept it with a signature." : "The gateway would refuse it.", "", issueLinks(issues));
   return [outcome === "refused" ? refused : el("p", {}, fixedBadge("good", "The gateway would accept it")), ...(diff === null ? [] : routeChanges(diff)), ...testsOf(tests, untested), ...moved(requests), warnings.length > 0 && el("details", { class: "more" }, el("summary", {}, counted(warnings.length, "warning")), listOf(warnings, ({ message, remedy }) => [`${message} ${remedy ?? ""}`]))];
 }
 

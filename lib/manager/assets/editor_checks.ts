@@ -87,9 +87,9 @@ function findingsOf(text: string, { issues, warnings }: Verdict): readonly Findi
   const at = (line: number | null = null, column: number | null = null) => (line === null ? null : offsetIn(text, line, column ?? 1));
   const errors = issues.map((issue): Finding => {
     if (typeof issue === "string") return { kind: "error", at: null, message: issue };
-    const { path, line, column, message, file } = issue;
+    const { path, line, column, message, file, code } = issue;
     const where = [file === undefined ? "" : line === null ? file : `${file}:${line}:${column}`, path].filter((part) => part !== "");
-    return { kind: "error", at: file === undefined ? at(line, column) : null, message: [...where, message].join(": ") };
+    return { kind: code === "unsigned" ? "warning" : "error", at: file === undefined ? at(line, column) : null, message: [...where, message].join(": ") };
   });
   const others = warnings.map(({ line, column, message, remedy }): Finding => {
     return { kind: "warning", at: at(line, column), message: remedy === undefined ? message : `${message} Remedy: ${remedy}` };

@@ -5,7 +5,7 @@ import { ask, askSource, type HistoryEntry } from "./api.ts";
 import { inForce, type Applied } from "./apply_page.ts";
 import { askingFor } from "./asking.ts";
 import { changeReview } from "./change_review.ts";
-import { changeList, createAges, fixedBadge, loading } from "./components.ts";
+import { changeList, createAges, fixedBadge, loading, notice } from "./components.ts";
 import { button, el, replace, whenChanged } from "./dom.ts";
 import { draft } from "./draft.ts";
 import { counted } from "./format.ts";
@@ -46,18 +46,22 @@ class HistoryPage implements Page {
 
   #show(entries: readonly HistoryEntry[]): void {
     this.#ages.forget();
-    replace(this.#list, el("ol", { class: "list" }, ...entries.map((entry) => this.#item(entry))));
+    const [{ reason } = { reason: null }] = entries;
+    // Where the file cannot be changed from here, each has the same one.
+    const common = entries.length > 1 && entries.every((entry) => entry.reason === reason) ? reason : null;
+    const items = entries.map((entry) => this.#item(entry, common === null));
+    replace(this.#list, el("div", { class: "stack" }, common !== null && notice("warn", "Roll back is not possible from here.", common), el("ol", { class: "list" }, ...items)));
     this.#ages.update(this.#now);
   }
 
-  #item({ digest, at, by, changes, in_force: isInForce, can_roll_back: canRollBack, reason }: HistoryEntry): HTMLElement {
+  #item({ digest, at, by, changes, in_force: isInForce, can_roll_back: canRollBack, reason }: HistoryEntry, hasReason: boolean): HTMLElement {
     const who = "cause" in by ? `by ${CAUSES[by.cause] ?? by.cause}` : `by ${by.user} from ${by.address}`;
     const place = el("div", {});
     const open = button("Roll back…", () => void this.#confirm(digest, place, open), "small", { "aria-label": `Roll back to ${digest}` });
     const state = [isInForce && fixedBadge("good", "In force"), el("span", { class: "muted" }, this.#ages.of(at), ` ${who}`), !isInForce && canRollBack && open];
     const more = changes.length > 0 && el("details", { class: "more" }, el("summary", {}, counted(changes.length, "change")), changeList(changes));
     const head = el("div", { class: "toolbar" }, el("h2", { class: "mono" }, digest), ...state);
-    return el("li", { class: "card" }, head, reason !== null && el("p", { class: "muted" }, reason), more, place);
+    return el("li", { class: "card" }, head, hasReason && reason !== null && el("p", { class: "muted" }, reason), more, place);
   }
 
   /** Shows what would change below the entry, with the button that does it. */
