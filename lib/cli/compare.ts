@@ -6,7 +6,6 @@ import { dirname, resolve } from "node:path";
 import { readRegularFile, whyUnreadable } from "../base/regular_file.ts";
 import type { RunCommand } from "./arguments.ts";
 import { IS_SOURCE } from "./audit_modules.ts";
-import type { VersionAnswer, VersionReport } from "./compare/child.ts";
 import { Differences, HEADINGS, type Difference } from "./compare/differences.ts";
 import { loggedRequests, type LoggedRequests } from "./compare/logged_requests.ts";
 import { samplesOf, type Sample } from "./compare/samples.ts";
@@ -26,7 +25,9 @@ export const compareVersions: RunCommand = async (given) => {
   const value = await readable(config, () => JSON.parse(text) as unknown);
   const logged = log === undefined ? null : await readable(String(log), () => loggedRequests(String(log)));
   const environment = environmentNamedBy(text);
-  const options = { config, environment, files: filesNamedBy([value, environment], config) };
+  const all = [...samplesOf(value, config), ...(logged?.samples ?? [])];
+  const samples = [...new Map(all.map((sample) => [JSON.stringify(sample.question), sample])).values()];
+  const options = { config, environment, files: filesNamedBy([value, environment], config), questions: samples.map(({ question }) => question) };
   const versions: VersionProcess[] = [];
   const end = () => versions.forEach((version) => version.end());
   // A version that hangs would not see that its input has ended.
@@ -37,8 +38,8 @@ export const compareVersions: RunCommand = async (given) => {
   for (const signal of SIGNALS) process.once(signal, onSignal);
   try {
     for (const folder of [old, next]) versions.push(new VersionProcess(folder, options));
-    const found = await compared(versions, [...samplesOf(value, config), ...(logged?.samples ?? [])]);
-    process.stdout.write(json !== undefined ? `${JSON.stringify(viewOf(found, logged), null, 2)}\n` : printable(linesOf(found, logged)));
+    const found = await compared(versions as [VersionProcess, VersionProcess], samples, logged);
+    process.stdout.write(json !== undefined ? `${JSON.stringify(found, null, 2)}\n` : printable(linesOf(found)));
     return found.differences.length === 0 ? 0 : 1;
   } finally {
     end();
@@ -72,53 +73,42 @@ function filesNamedBy(value: unknown, config: string): string[] {
   return path.split("/").length > 2 && !/[,*\0]/.test(file) && existsSync(file) ? [file] : [];
 }
 
-interface Compared {
-  readonly versions: readonly VersionProcess[];
-  readonly reports: readonly VersionReport[];
-  readonly differences: readonly Difference[];
-  /** Requests that show differences beyond those. */
-  readonly more: number;
-  /** How many of which form. */
-  readonly requests: Readonly<Record<string, number>>;
-  readonly notCompared: readonly string[];
-}
-
-/** So many requests are asked at one time. */
-const BATCH = 20;
-/** Requests that have not been asked by then are left out, and said. */
+/** Requests that have not been compared by then are left out, and said. */
 const MAX_MS = 240_000;
 
-async function compared(versions: readonly VersionProcess[], made: readonly Sample[]): Promise<Compared> {
+/** As --json prints it. */
+type Compared = Awaited<ReturnType<typeof compared>>;
+
+async function compared(versions: readonly [VersionProcess, VersionProcess], samples: readonly Sample[], logged: LoggedRequests | null) {
   const until = performance.now() + MAX_MS;
-  const reports = (await Promise.all(versions.map((version) => version.report()))) as [VersionReport, VersionReport];
-  const issues = reports.map((each) => each.issues.join("\n").trimEnd());
-  if (issues.every((each) => each !== "")) throw new Failure(`both versions refuse the configuration:\n${issues.map((each, i) => `${versions[i]!.name}: ${each}`).join("\n")}`, 2);
+  const ofBoth = <T>(ask: (version: VersionProcess) => Promise<T>) => Promise.all([ask(versions[0]), ask(versions[1])]);
+  const reports = await ofBoth((version) => version.report());
+  const sideOf = (i: 0 | 1) => {
+    const [{ name: version, folder }, { issues, warnings }] = [versions[i], reports[i]];
+    return { version, folder, accepts: issues.length === 0, issues, warnings: Object.keys(warnings) };
+  };
+  const [old, next] = [sideOf(0), sideOf(1)];
   const differences = new Differences();
   const requests: Record<string, number> = {};
-  const samples = [...new Map(made.map((sample) => [JSON.stringify(sample.question), sample])).values()];
-  if (issues.some((each) => each !== "")) {
-    differences.add("acceptance", `${versions[issues[0] === "" ? 1 : 0]!.name} refuses it`, issues.map((each) => (each === "" ? "accepted" : each)) as [string, string]);
-    return { versions, reports, differences: differences.list, more: 0, requests, notCompared: ["requests, as one version refuses the configuration"] };
-  }
-  differences.ofReports(...reports);
-  let asked = 0;
-  for (; asked < samples.length && performance.now() < until; asked += BATCH) {
-    const batch = samples.slice(asked, asked + BATCH);
-    const [before, after] = (await Promise.all(versions.map((version) => version.ask(batch.map(({ question }) => question))))) as [readonly VersionAnswer[], readonly VersionAnswer[]];
-    batch.forEach((sample, i) => {
+  const notCompared: string[] = [];
+  if (old.accepts && next.accepts) {
+    differences.ofReports(...reports);
+    let asked = 0;
+    for (; asked < samples.length && performance.now() < until; asked++) {
+      const sample = samples[asked]!;
       requests[sample.form] = (requests[sample.form] ?? 0) + 1;
-      differences.ofAnswers(sample, before[i]!, after[i]!);
-    });
+      differences.ofAnswers(sample, ...(await ofBoth((version) => version.answer())));
+    }
+    for (const [i, { silent }] of reports.entries()) if (silent.length > 0) notCompared.push(`${silent.join(", ")}, which ${versions[i]!.name} does not say`);
+    if (asked < samples.length) notCompared.push(`${counted(samples.length - asked, "request")}, for lack of time`);
+  } else {
+    const [ofOld, ofNext] = [old, next].map(({ issues }) => issues.join("\n").trimEnd());
+    if (old.accepts === next.accepts) throw new Failure(`both versions refuse the configuration:\n${old.version}: ${ofOld}\n${next.version}: ${ofNext}`, 2);
+    differences.add("acceptance", `${(old.accepts ? next : old).version} refuses it`, [ofOld || "accepted", ofNext || "accepted"]);
+    notCompared.push("requests, as one version refuses the configuration");
   }
-  const silent = versions.flatMap(({ name }, i) => (reports[i]!.silent.length === 0 ? [] : [`${reports[i]!.silent.join(", ")}, which ${name} does not say`]));
-  const notCompared = asked >= samples.length ? silent : [...silent, `${counted(samples.length - asked, "request")}, for lack of time`];
-  return { versions, reports, differences: differences.list, more: differences.more, requests, notCompared };
-}
-
-function viewOf({ versions, reports, differences, more, requests, notCompared }: Compared, logged: LoggedRequests | null) {
-  const [old, next] = versions.map(({ name, folder }, i) => ({ version: name, folder, accepts: reports[i]!.issues.length === 0, issues: reports[i]!.issues, warnings: reports[i]!.warnings }));
   const log = logged && { lines: logged.lines, unreadable: logged.unreadable };
-  return { old, new: next, requests, access_log: log, differences, more, not_compared: notCompared };
+  return { old, new: next, requests, access_log: log, differences: differences.list, more: differences.more, not_compared: notCompared };
 }
 
 /** Of one kind. */
@@ -126,8 +116,7 @@ const MAX_PRINTED = 10;
 /** Characters of a value. */
 const MAX_SHOWN = 300;
 
-function linesOf({ versions, differences, more, requests, notCompared }: Compared, logged: LoggedRequests | null): string[] {
-  const [old, next] = versions.map(({ name, folder }) => `${name} (${folder})`);
+function linesOf({ old, new: next, requests, access_log: log, differences, more, not_compared: notCompared }: Compared): string[] {
   const asked = Object.values(requests).reduce((sum, each) => sum + each, 0);
   const sections = Object.entries(HEADINGS).flatMap(([kind, heading]) => {
     const all = differences.filter((each) => each.kind === kind);
@@ -135,8 +124,8 @@ function linesOf({ versions, differences, more, requests, notCompared }: Compare
     return [`${heading}:`, ...all.slice(0, MAX_PRINTED).flatMap(entry), ...(all.length > MAX_PRINTED ? [`  and ${all.length - MAX_PRINTED} more: --json has them`] : [])];
   });
   return [
-    `${old} and ${next}: ${counted(asked, "request")} compared`,
-    ...(logged === null ? [] : [`access log: ${counted(logged.lines, "line")}, of which ${logged.unreadable} cannot be read`]),
+    `${old.version} (${old.folder}) and ${next.version} (${next.folder}): ${counted(asked, "request")} compared`,
+    ...(log === null ? [] : [`access log: ${counted(log.lines, "line")}, of which ${log.unreadable} cannot be read`]),
     ...sections,
     ...(more === 0 ? [] : [`and ${counted(more, "request")} with further differences`]),
     ...notCompared.map((each) => `not compared: ${each}`),

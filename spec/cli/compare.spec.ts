@@ -53,11 +53,17 @@ async function found(old: string, next: string, config: object | string, words: 
 const kindsOf = ({ differences }: Found) => [...new Set(differences.map(({ kind }) => kind))];
 
 const SECRET = "a-key-that-nobody-may-see";
+const PASSWORD = "a password that nobody may see";
+const HASH = `scrypt$1024$8$1$${"A".repeat(22)}$${"A".repeat(42)}E`;
 const CONFIG = {
   global: { plugins: [{ name: "key_auth", config: { key: SECRET, from: ["query:k"] } }] },
   services: [
     { name: "shop", base_path: "/shop", upstreams: [{ host: "orders.internal", port: 3000 }], plugins: [{ name: "rate_limit", config: { limit_min: 9 } }], routes: [{ name: "item", path: "/items/{id}" }, { name: "rest", path: "/{rest*}", methods: ["GET"] }] },
     { name: "open", base_path: "/open", hosts: ["a.example"], upstreams: [{ host: "127.0.0.1", port: 9 }], routes: [{ name: "x", path: "/x" }] },
+    {
+      ...{ name: "inner", base_path: "/inner", upstreams: [{ host: "127.0.0.1", port: 9 }], routes: [{ name: "y", path: "/y" }] },
+      plugins: [{ name: "basic_auth", config: { users: [{ username: "eve", password: HASH }, { username: "ada", password: PASSWORD }] } }],
+    },
   ],
   tests: [{ name: "no key", request: { url: "/shop/items/7" }, expect: { status: 401 } }],
 };
@@ -69,7 +75,7 @@ describe("compare", { timeout: 60_000 }, () => {
     symlinkSync(copy, link);
     const view = await found(ROOT, link, CONFIG);
     expect(view).toMatchObject({ differences: [], not_compared: [], old: { version, accepts: true } });
-    expect(Object.keys(view.requests)).toEqual(expect.arrayContaining(["a route", "a route, with its key", "an overlap of routes", "of a test", "with %2F", "with dots", "with another method"]));
+    expect(Object.keys(view.requests)).toEqual(expect.arrayContaining(["a route", "a route, with its key", "a route, with its key and password", "an overlap of routes", "of a test", "with %2F", "with dots", "with another method"]));
     const { code, stdout } = await compare(ROOT, ROOT, ["--config", fileWith(CONFIG)]);
     expect([code, stdout]).toEqual([0, expect.stringMatching(/^\S+ \(.*\) and \S+ \(.*\): \d+ requests compared\nnothing differs\n$/)]);
   });
@@ -89,11 +95,11 @@ describe("compare", { timeout: 60_000 }, () => {
     expect(said("verdict", /^its plugins run in another order$/)).toMatchObject({ old: "key_auth of the global, rate_limit of the service", new: "rate_limit of the service, key_auth of the global" });
     expect(said("defaults", /hide_credentials$/)).toMatchObject({ what: "global.plugins[].config.hide_credentials", old: "false", new: "true", example: null });
     expect(said("forwarded_path", /^another path \(a route, with its key\)$/)).toMatchObject({ old: expect.stringMatching(/k=\*{8}$/) as string });
-    expect(said("upstream_headers", /^x-request-id is gone$/)).toMatchObject({ new: "nothing", routes: ["shop / item", "shop / rest", "open / x"] });
+    expect(said("upstream_headers", /^x-request-id is gone$/)).toMatchObject({ new: "nothing", routes: ["shop / item", "shop / rest", "open / x", "inner / y"] });
     expect(kindsOf(view)[0]).toBe("guards_lost");
     const { code, stdout } = await compare(ROOT, changed, ["--config", file]);
     expect([code, stdout]).toEqual([1, expect.stringMatching(/\nguards lost:\n {2}shop \/ rest: no longer refused[^]*\nother headers for the upstream:\n[^]*: read them before you upgrade\n$/)]);
-    expect(stdout + JSON.stringify(view)).not.toContain(SECRET);
+    for (const secret of [SECRET, PASSWORD, Buffer.from(`ada:${PASSWORD}`).toString("base64")]) expect(stdout + JSON.stringify(view)).not.toContain(secret);
   });
 
   it("finds a guard that admits everybody, another result of a test and lines of an access log, and counts lines that cannot be read", async () => {
@@ -149,6 +155,7 @@ describe("compare", { timeout: 60_000 }, () => {
     ["with a broken package.json", () => [brokenPackage(), ROOT], /its package.json cannot be read: .*JSON/],
     ["with another package", () => [written("", { name: "express" }), ROOT], /its package.json is that of "express"/],
     ["with a clone that is not built", () => [join(written(""), "."), withoutDist()], /has no dist\/lib\/index.js and no .*npm run build/],
+    ["with a build that cannot explain", () => [ROOT, buildWithout()], /a package of build --with explain --with test/],
     ["with a version that crashes", () => [written("throw new TypeError('broken')"), ROOT], /\(edge-gateway 9\.9\.9\) cannot be run: it ended with exit code 1: TypeError: broken/],
     ["with a version that ends", () => [written("process.exit(3)"), ROOT], /cannot be run: it ended with exit code 3/],
     ["with a version that has no explain", () => [written("export const loadPluginModules = () => {}; export const createGateway = () => ({})"), ROOT], /cannot be run: it ended with exit code 1: Error: it has no createGateway with explain, as versions since 0.2.0 have/],
@@ -173,6 +180,14 @@ function runs(pid: string): boolean {
 function brokenPackage(): string {
   const folder = emptyFolder();
   writeFileSync(join(folder, "package.json"), "{");
+  return folder;
+}
+
+/** What `build --with compare` makes. */
+function buildWithout(): string {
+  const folder = withoutDist();
+  mkdirSync(join(folder, "dist/lib/cli"), { recursive: true });
+  writeFileSync(join(folder, "dist/lib/cli/config_file.js"), "export const openCandidate = () => {};");
   return folder;
 }
 

@@ -4,15 +4,7 @@
  */
 import { writeSync } from "node:fs";
 import { Socket } from "node:net";
-import { createInterface } from "node:readline";
-
-/** A request that is only explained. */
-export interface AskedRequest {
-  readonly method: string;
-  readonly url: string;
-  readonly headers: Readonly<Record<string, string | readonly string[]>>;
-  readonly clientIp?: string;
-}
+import type { Question } from "../../proof/explain.ts";
 
 /** What a version does with one request. */
 export interface VersionAnswer {
@@ -23,20 +15,20 @@ export interface VersionAnswer {
   readonly forwarded: string | null;
   /** In the order in which they run. `verdict`: "passes", "answers 401 key_missing"; null: the version does not say. */
   readonly plugins: readonly (readonly [name: string, verdict: string | null])[];
-  /** Null: a plugin answers, or the version does not say. */
-  readonly headers: readonly string[] | null;
+  /** By their names in lower case. Null: a plugin answers, or the version does not say. */
+  readonly headers: Readonly<Record<string, string>> | null;
 }
 
 /** What a version makes of the configuration. */
 export interface VersionReport {
   /** None if it accepts the configuration. */
   readonly issues: readonly string[];
-  /** "guard_bypassed services.s.routes.r" */
-  readonly warnings: readonly string[];
+  /** How many there are of each: "guard_bypassed services.s.routes.r". */
+  readonly warnings: Readonly<Record<string, number>>;
   /** What was found, by the names of tests. */
   readonly tests: Readonly<Record<string, string>>;
-  /** With its defaults, secrets masked. */
-  readonly config: unknown;
+  /** The configuration with its defaults, secrets masked. */
+  readonly defaults: unknown;
   /** What the version does not say. */
   readonly silent: readonly string[];
 }
@@ -54,7 +46,7 @@ Socket.prototype.connect = function refuse(this: Socket) {
   return this.destroy(new Error(NOTHING_DIALLED));
 };
 
-/** Ends with standard input. */
+/** The report, then an answer to each of the questions. */
 export async function answerFor(version: Version, file: string): Promise<void> {
   const open = version.createGateway !== undefined ? created : version.openCandidate !== undefined ? opened : null;
   if (open === null) throw new Error(UNKNOWN);
@@ -63,24 +55,28 @@ export async function answerFor(version: Version, file: string): Promise<void> {
     gateway = await open(version, file);
   } catch (error) {
     // A `ConfigError`, or the error of a plugin that cannot be created.
-    return say({ issues: [(error as Error).message], warnings: [], tests: {}, config: null, silent: [] });
+    return say({ issues: [(error as Error).message], warnings: {}, tests: {}, defaults: null, silent: [] });
   }
   if (gateway.explain === undefined) throw new Error(UNKNOWN);
   const probe = await gateway.explain({ method: "GET", url: "/" }, "masked");
   const run = await gateway.test?.();
+  // Each came with a version of its own.
+  const said = { "results of tests": run !== undefined, "verdicts of plugins": "candidates" in probe, "headers to the upstream": "upstreamHeaders" in probe };
+  const warnings: Record<string, number> = {};
+  for (const { code, path, service, route } of gateway.status?.warnings ?? []) {
+    const place = `${code} ${path ?? [service, route].filter(Boolean).join(" / ")}`;
+    warnings[place] = (warnings[place] ?? 0) + 1;
+  }
   say({
     issues: [],
-    warnings: (gateway.status?.warnings ?? []).map(({ code, path, service, route }: any) => [code, path ?? [service, route].filter(Boolean).join(" / ")].join(" ")),
+    warnings,
     tests: Object.fromEntries((run?.tests ?? []).map(({ name, passed, found, differences }: any) => [name, JSON.stringify({ passed, found, differences })])),
-    config: gateway.maskedConfig,
-    // Both came with one version each.
-    silent: [...(run === undefined ? ["results of tests"] : []), ...("candidates" in probe ? [] : ["verdicts of plugins"]), ...("upstreamHeaders" in probe ? [] : ["headers to the upstream"])],
+    defaults: gateway.maskedConfig,
+    silent: Object.entries(said).flatMap(([what, isSaid]) => (isSaid ? [] : [what])),
   });
-  for await (const line of createInterface({ input: process.stdin })) {
-    const answers: VersionAnswer[] = [];
-    for (const question of JSON.parse(line) as AskedRequest[]) answers.push(await answered(gateway, question));
-    say(answers);
-  }
+  let questions = "";
+  for await (const piece of process.stdin.setEncoding("utf8")) questions += piece;
+  for (const question of JSON.parse(questions) as Question[]) say(await answered(gateway, question));
 }
 
 async function created({ createGateway, loadPluginModules }: Version, configFile: string): Promise<Version> {
@@ -91,24 +87,35 @@ async function created({ createGateway, loadPluginModules }: Version, configFile
 async function opened({ openCandidate }: Version, file: string): Promise<Version> {
   const candidate = await openCandidate(file);
   const { configuration } = candidate;
-  return { explain: (question: AskedRequest) => candidate.explain(question), test: async () => (await configuration.parts.onDemand.tests()).testInForce(configuration) };
+  return { explain: (question: Question) => candidate.explain(question), test: async () => (await configuration.parts.onDemand.tests()).testInForce(configuration) };
 }
 
-async function answered(gateway: Version, question: AskedRequest): Promise<VersionAnswer> {
+async function answered(gateway: Version, question: Question): Promise<VersionAnswer> {
   try {
-    const { outcome, status, code, service, route, forwarded, plugins, upstreamHeaders: headers = null } = await gateway.explain(question, "masked");
+    const { outcome, status, code, service, route, forwarded, plugins, upstreamHeaders } = await gateway.explain(question, "masked");
     const said = plugins.map(({ name, level, id, action, status, code }: any) => {
       const verdict = action === undefined ? null : action === "answers" ? [action, status, code].filter(Boolean).join(" ") : action;
       return [`${name}${id === null ? "" : ` (${id})`} of the ${level}`, verdict];
     });
-    return { route: route === null ? null : `${service} / ${route}`, refused: outcome === "refused" ? [status, code].filter(Boolean).join(" ") : null, forwarded, plugins: said, headers };
+    const refused = outcome === "refused" ? [status, code].filter(Boolean).join(" ") : null;
+    return { route: route === null ? null : `${service} / ${route}`, refused, forwarded, plugins: said, headers: upstreamHeaders ? byName(upstreamHeaders) : null };
   } catch (error) {
     return { route: null, refused: `fails: ${(error as Error).message}`, forwarded: null, plugins: [], headers: null };
   }
 }
 
-/** Not to standard output, to which the version may write. */
-function say(value: VersionReport | readonly VersionAnswer[]): void {
-  let rest = Buffer.from(`${JSON.stringify(value)}\n`);
+/** A token that is signed anew each time is equal to any other. */
+function byName(list: readonly string[]): Record<string, string> {
+  const values: Record<string, string> = {};
+  for (let i = 0; i < list.length; i += 2) {
+    const [name, value] = [list[i]!.toLowerCase(), list[i + 1]!.replace(/eyJ[\w-]+\.[\w-]+\.[\w-]+/, "(token)")];
+    values[name] = Object.hasOwn(values, name) ? `${values[name]}, ${value}` : value;
+  }
+  return values;
+}
+
+/** In one line: Node's readline ends them at U+2028, too. Not to standard output, to which the version may write. */
+function say(value: VersionReport | VersionAnswer): void {
+  let rest = Buffer.from(`${JSON.stringify(value).replace(/[\u2028\u2029]/g, " ")}\n`);
   while (rest.length > 0) rest = rest.subarray(writeSync(3, rest));
 }

@@ -3,7 +3,7 @@
  */
 import { isDeepStrictEqual } from "node:util";
 import type { VersionAnswer, VersionReport } from "./child.ts";
-import type { Sample } from "./samples.ts";
+import { shownOf, type Sample } from "./samples.ts";
 
 /** By severity. */
 export const HEADINGS = {
@@ -59,50 +59,35 @@ export class Differences {
       known.requests++;
       if (shownBy !== null && known.routes.length < MAX_ROUTES && !known.routes.includes(shownBy.route)) known.routes.push(shownBy.route);
     } else {
-      const [old, now] = values.map((value) => textOf(value, shownBy?.sample.secret)) as [string, string];
-      const [routes, requests, example] = shownBy === null ? [[], 0, null] : [[shownBy.route], 1, textOf(shownBy.sample.shown)];
-      this.#found.set(`${kind} ${key}`, { kind, what, old, new: now, routes, requests, example });
+      const [old, now, example] = [...values, shownBy && shownOf(shownBy.sample)].map((value) => textOf(value, shownBy?.sample.secrets)) as [string, string, string];
+      const by = shownBy === null ? { routes: [], requests: 0, example: null } : { routes: [shownBy.route], requests: 1, example };
+      this.#found.set(`${kind} ${key}`, { kind, what, old, new: now, ...by });
     }
   }
 
-  /** Of two versions that accept the configuration. */
+  /** Of two versions that accept the configuration. A test, or a field, that only one of them has is no difference in what requests meet. */
   ofReports(old: VersionReport, now: VersionReport): void {
-    const countOf = (list: readonly string[], wanted: string) => list.filter((each) => each === wanted).length;
-    for (const each of new Set([...old.warnings, ...now.warnings])) {
-      const values = [countOf(old.warnings, each), countOf(now.warnings, each)] as const;
-      if (values[0] !== values[1]) this.add("warnings", each, values);
+    for (const kind of ["warnings", "tests", "defaults"] as const) {
+      for (const [place, values] of differing(old[kind], now[kind])) {
+        if (kind === "warnings" || !values.includes(undefined)) this.add(kind, place, values, null, `${place} ${JSON.stringify(values)}`);
+      }
     }
-    for (const name of Object.keys(old.tests)) if (name in now.tests && old.tests[name] !== now.tests[name]) this.add("tests", name, [old.tests[name], now.tests[name]]);
-    this.#ofDefaults(old.config, now.config, "");
-  }
-
-  /** A field that only one of the versions has is no difference in what requests meet. */
-  #ofDefaults(old: any, now: any, at: string): void {
-    if (typeof old !== "object" || typeof now !== "object" || old === null || now === null) {
-      if (old !== undefined && now !== undefined && old !== now) this.add("defaults", at.slice(1), [old, now], null, `${at} ${JSON.stringify([old, now])}`);
-    } else for (const name of Object.keys(old)) this.#ofDefaults(old[name], now[name], Array.isArray(old) ? `${at}[]` : `${at}.${name}`);
   }
 
   ofAnswers(sample: Sample, old: VersionAnswer, now: VersionAnswer): void {
     const route = now.route ?? old.route ?? "no route";
     const add = (kind: Kind, what: string, values: Values, key = what) => this.add(kind, what, values, { sample, route }, key);
     if (old.refused !== now.refused || old.route !== now.route) {
-      const values = [old, now].map((each) => each.refused ?? each.route) as [string, string];
-      const key = `${sample.form} ${old.refused} ${now.refused}`;
-      if (isGuarded(old) && now.refused === null) add("guards_lost", `no longer refused (${sample.form})`, values, key);
-      else if (isGuarded(old) || isGuarded(now)) add("verdict", `refused in another way (${sample.form})`, values, key);
-      else add("route", `another route (${sample.form})`, values, key);
+      const kind = isGuarded(old) && now.refused === null ? "guards_lost" : isGuarded(old) || isGuarded(now) ? "verdict" : "route";
+      add(kind, `${REFUSED_OTHERWISE[kind]} (${sample.form})`, [old.refused ?? old.route, now.refused ?? now.route], `${sample.form} ${old.refused} ${now.refused}`);
     }
     if (old.route !== null && now.route !== null) {
       this.#ofPlugins(old, now, add);
       if (old.forwarded !== now.forwarded) add("forwarded_path", `another path (${sample.form})`, [old.forwarded, now.forwarded]);
     }
     if (old.headers === null || now.headers === null) return;
-    const [before, after] = [valuesByName(old.headers), valuesByName(now.headers)];
-    for (const name of new Set([...before.keys(), ...after.keys()])) {
-      const values = [before.get(name), after.get(name)] as const;
-      const what = `${name} ${values[0] === undefined ? "is added" : values[1] === undefined ? "is gone" : "has another value"}`;
-      if (!isDeepStrictEqual(...values)) add("upstream_headers", what, values);
+    for (const [name, values] of differing(old.headers, now.headers)) {
+      add("upstream_headers", `${name} ${values[0] === undefined ? "is added" : values[1] === undefined ? "is gone" : "has another value"}`, values);
     }
   }
 
@@ -112,8 +97,8 @@ export class Differences {
     const values = [before.join(", "), after.join(", ")] as const;
     for (const name of before) if (!after.includes(name)) add("guards_lost", `without ${name}`, values);
     for (const name of after) if (!before.includes(name)) add("verdict", `with ${name}`, values);
-    const shared = [before.filter((name) => after.includes(name)), after.filter((name) => before.includes(name))];
-    if (!isDeepStrictEqual(...(shared as [unknown, unknown]))) add("verdict", "its plugins run in another order", values, `order ${values.join(" ")}`);
+    const shared = [before.filter((name) => after.includes(name)), after.filter((name) => before.includes(name))] as const;
+    if (!isDeepStrictEqual(...shared)) add("verdict", "its plugins run in another order", values, `order ${values.join(" ")}`);
     if ([old, now].some(({ plugins }) => plugins.some(([, verdict]) => verdict === null))) return;
     const [refusal, other] = [refusalOf(old), refusalOf(now)];
     if (refusal !== null && other === null) return add("guards_lost", `no longer refused: ${refusal}`, [refusal, "passed on"]);
@@ -121,6 +106,8 @@ export class Differences {
     if (isDeepStrictEqual(before, after) && verdicts[0] !== verdicts[1]) add("verdict", "another verdict of its plugins", verdicts, verdicts.join(" "));
   }
 }
+
+const REFUSED_OTHERWISE = { guards_lost: "no longer refused", verdict: "refused in another way", route: "another route" };
 
 /** Refused, and not because no route takes it. */
 function isGuarded({ refused }: VersionAnswer): boolean {
@@ -132,17 +119,21 @@ function refusalOf({ plugins }: VersionAnswer): string | null {
   return plugins.find(([, verdict]) => /^(?:answers [45]|hangs)/.test(verdict ?? ""))?.join(" ") ?? null;
 }
 
-/** By the lower case of their names. A token that is signed anew each time is equal to any other. */
-function valuesByName(list: readonly string[]): Map<string, string[]> {
-  const values = new Map<string, string[]>();
-  for (let i = 0; i < list.length; i += 2) {
-    const name = list[i]!.toLowerCase();
-    values.set(name, [...(values.get(name) ?? []), list[i + 1]!.replace(/eyJ[\w-]+\.[\w-]+\.[\w-]+/, "(token)")]);
-  }
-  return values;
+/** The places where two values differ, without indices: "services[].routes[].path"; undefined: one of them has nothing there. */
+function differing(old: unknown, now: unknown, at = ""): (readonly [place: string, Values])[] {
+  if (!isParent(old) || !isParent(now)) return old === now ? [] : [[at.slice(1), [old, now]]];
+  const names = new Set([...Object.keys(old), ...Object.keys(now)]);
+  const of = (value: Parent, name: string) => (Object.hasOwn(value, name) ? value[name] : undefined);
+  return [...names].flatMap((name) => differing(of(old, name), of(now, name), Array.isArray(old) ? `${at}[]` : `${at}.${name}`));
 }
 
-function textOf(value: unknown, secret?: string): string {
+type Parent = Readonly<Record<string, unknown>>;
+
+function isParent(value: unknown): value is Parent {
+  return typeof value === "object" && value !== null;
+}
+
+function textOf(value: unknown, secrets: readonly string[] = []): string {
   const text = value === undefined ? "nothing" : typeof value === "string" ? value : JSON.stringify(value);
-  return (secret === undefined ? text : text.replaceAll(secret, "********").replaceAll(encodeURIComponent(secret), "********")).slice(0, MAX_TEXT);
+  return secrets.flatMap((secret) => [secret, encodeURIComponent(secret)]).reduce((shown, secret) => shown.replaceAll(secret, "********"), text).slice(0, MAX_TEXT);
 }

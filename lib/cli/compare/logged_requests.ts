@@ -3,7 +3,7 @@
  * or in the combined format.
  */
 import { createReadStream } from "node:fs";
-import type { Sample } from "./samples.ts";
+import { shownOf, type Sample } from "./samples.ts";
 
 export interface LoggedRequests {
   readonly samples: readonly Sample[];
@@ -25,7 +25,7 @@ export async function loggedRequests(file: string): Promise<LoggedRequests> {
   for await (const line of linesOf(file)) {
     if (line === "") continue;
     lines++;
-    const { method, path, host, place } = line.startsWith("{") ? ofJson(line) : ofCombined(line);
+    const [method, path, host, place] = requestOf(line);
     if (!/^[A-Z]{1,20}$/.test(String(method)) || !/^\/[\x21-\x7e]*$/.test(String(path))) {
       unreadable++;
       continue;
@@ -35,8 +35,8 @@ export async function loggedRequests(file: string): Promise<LoggedRequests> {
     if (one.count++ === 0) classes.set(classes.size < MAX_CLASSES ? name : "", one);
     if (one.kept.size >= MAX_FIRST && (one.kept.size >= MAX_KEPT || !Number.isInteger(Math.log2(one.count)))) continue;
     const headers = { Host: typeof host === "string" && /^[\x21-\x7e]+$/.test(host) ? host : "localhost" };
-    const shown = `${method} ${headers.Host}${path}`;
-    one.kept.set(shown, { question: { method: String(method), url: String(path), headers }, shown, form: "of the access log" });
+    const sample = { question: { method: String(method), url: String(path), headers }, form: "of the access log" };
+    one.kept.set(shownOf(sample), sample);
   }
   return { samples: [...classes.values()].flatMap(({ kept }) => [...kept.values()]), lines, unreadable };
 }
@@ -52,19 +52,14 @@ async function* linesOf(file: string): AsyncGenerator<string> {
   yield rest.trim();
 }
 
-type Logged = Readonly<Record<"method" | "path" | "host" | "place", unknown>> | Readonly<Record<string, undefined>>;
-
-function ofJson(line: string): Logged {
+/** Method, target and host (in the combined format there is none) of a line, and what tells its class from others; none: it cannot be read. */
+function requestOf(line: string): readonly unknown[] {
+  const [, method, target, status] = /^[^{].*?\[[^[\]]*\] "([A-Z]+) (\S+) HTTP\/[\d.]+" (\d{3}|-) /.exec(line) ?? [];
+  if (target !== undefined) return [method, target, null, `${target.split("/", 3).join("/").replace(/\d+/g, "N")} ${status}`];
   try {
     const { method, path, host, service, route, status } = JSON.parse(line) as Readonly<Record<string, unknown>>;
-    return { method, path, host, place: `${service} ${route} ${status}` };
+    return [method, path, host, `${service} ${route} ${status}`];
   } catch {
-    return {};
+    return [];
   }
-}
-
-/** The format has no host. */
-function ofCombined(line: string): Logged {
-  const [, method, target = "", status] = /\[[^\]]*\] "([A-Z]+) (\S+) HTTP\/[\d.]+" (\d{3}|-) /.exec(line) ?? [];
-  return { method, path: target, host: null, place: `${target.split("/", 3).join("/").replace(/\d+/g, "N")} ${status}` };
 }

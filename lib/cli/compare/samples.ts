@@ -3,23 +3,29 @@
  * those of the configuration's tests. Only one of the versions may accept the configuration, so that it is read as JSON alone.
  */
 import { readFileSync } from "node:fs";
-import { dirname, resolve } from "node:path";
+import { dirname } from "node:path";
+import { isHashed } from "../../base/password.ts";
 import { atOnce } from "../../base/time_slices.ts";
+import { resolveReferences } from "../../config/references.ts";
+import type { Question } from "../../proof/explain.ts";
 import { routeConditions } from "../../route/conditions.ts";
 import { proveRoutes, type Proof } from "../../route/overlaps.ts";
 import { parsePattern } from "../../route/pattern.ts";
 import type { SampleRequest } from "../../route/sample_requests.ts";
 import type { TableEntry } from "../../route/table.ts";
-import type { AskedRequest } from "./child.ts";
+import { pairs } from "../../server/reply_headers.ts";
 
 export interface Sample {
-  readonly question: AskedRequest;
-  /** Without its key: "GET shop.example.com/items/7". */
-  readonly shown: string;
+  readonly question: Question;
   /** "a route", "with %2F" */
   readonly form: string;
-  /** The key that the request presents. */
-  readonly secret?: string;
+  /** Credentials in it. */
+  readonly secrets?: readonly string[];
+}
+
+/** "GET shop.example.com/items/7" */
+export function shownOf({ question: { method, url, headers } }: Sample): string {
+  return `${method} ${/^https?:/.test(url) ? "" : headers?.Host ?? ""}${url}`;
 }
 
 /** A part of a configuration that nobody has checked. */
@@ -40,7 +46,7 @@ export function samplesOf(config: Written, file: string): readonly Sample[] {
   const requests = entries.flatMap(({ target }) => (proof.samples.has(target) ? [{ target, request: proof.samples.get(target)! }] : []));
   const overlaps = [...proof.unreachable, ...proof.bypasses.flatMap(({ takers }) => takers)].flatMap(({ request }) => request ?? []);
   const samples = [
-    ...requests.flatMap(({ target, request }) => [sample(request, "a route"), ...withKey(request, config, target, file)]),
+    ...requests.flatMap(({ target, request }) => [sample(request, "a route"), ...withCredentials(request, config, target, file)]),
     ...overlaps.map((request) => sample(request, "an overlap of routes")),
     ...listOf(config?.tests).flatMap(({ request }) => ofTest(request ?? {})),
   ].slice(0, MAX_SAMPLES);
@@ -78,39 +84,63 @@ function proofOf(entries: readonly TableEntry<Place>[]): Pick<Proof<Place>, "sam
 }
 
 function sample({ method, host, path, query, headers, scheme }: SampleRequest, form: string): Sample {
-  const given = Object.fromEntries(headers.flatMap((name, i) => (i % 2 === 0 ? [[name, headers[i + 1]!]] : [])));
-  const url = path + query;
+  const [url, given] = [path + query, Object.fromEntries(pairs(headers))];
   // With a Host, a whole URL would be that of a request to a proxy.
   const question = scheme === "https" ? { method, url: `https://${host}${url}`, headers: given } : { method, url, headers: { Host: host, ...given } };
-  return { question, shown: `${method} ${host}${url}`, form };
+  return { question, form };
 }
 
-/** With the first key that admits to the route. */
-function withKey(request: SampleRequest, { global, callers }: Written, { service, route }: Place, file: string): Sample[] {
-  const config = [route, service, global].flatMap((place) => listOf(place?.plugins)).find(({ name, enabled }) => name === "key_auth" && enabled !== false)?.config;
-  const keys = config?.callers === true ? listOf(callers).flatMap((caller) => listOf(caller.keys)) : [config, ...listOf(config?.keys)];
-  const secret = keys.map((each) => valueOf(each?.key, file)).find((value) => value !== null);
-  if (secret === null || secret === undefined) return [];
-  const [kind, name = ""] = String(config.from?.[0] ?? "header:apiKey").split(":");
-  const plain = sample(request, "a route, with its key");
-  const { url, headers } = plain.question;
-  const asked = kind === "query" ? { url: `${url}${url.includes("?") ? "&" : "?"}${name}=${encodeURIComponent(secret)}` } : { headers: { ...headers, [name]: secret } };
-  return [{ ...plain, question: { ...plain.question, ...asked }, secret }];
+/** What a request shows to a guard. */
+interface Credentials {
+  readonly form: "key" | "password";
+  /** "header:apiKey" */
+  readonly place: string;
+  readonly text: string;
+  /** In it. */
+  readonly secrets: readonly string[];
 }
 
-/** With its reference resolved; null if that is not possible here. */
-function valueOf(text: unknown, file: string): string | null {
-  const [, kind, name = ""] = /^\$\{(env|file):([^}]+)\}$/.exec(String(text)) ?? [];
-  try {
-    const value = kind === "env" ? process.env[name] : kind === "file" ? readFileSync(resolve(dirname(file), name), "utf8").trim() : text;
-    return typeof value === "string" && /^[\x21-\x7e]+$/.test(value) ? value : null;
-  } catch {
-    return null;
+/** With the first key and the first password that admit to the route. */
+function withCredentials(request: SampleRequest, { global, callers }: Written, { service, route }: Place, file: string): Sample[] {
+  const plugins = [route, service, global].flatMap((place) => listOf(place?.plugins)).filter(({ enabled }) => enabled !== false);
+  const configOf = (kind: string): Written => plugins.find(({ name }) => name === kind)?.config ?? {};
+  const shown = [...keyOf(configOf("key_auth"), callers, file), ...passwordOf(configOf("basic_auth"), file)];
+  if (shown.length === 0) return [];
+  let { query, headers } = request;
+  for (const { place, text } of shown) {
+    const [kind, name = ""] = place.split(":");
+    if (kind === "query") query += `${query === "" ? "?" : "&"}${name}=${encodeURIComponent(text)}`;
+    else headers = [...headers, name, text];
   }
+  const form = `a route, with its ${shown.map((each) => each.form).join(" and ")}`;
+  return [{ ...sample({ ...request, query, headers }, form), secrets: shown.flatMap(({ secrets }) => secrets) }];
+}
+
+function keyOf({ callers: isOfAll, from, keys, ...own }: Written, callers: unknown, file: string): Credentials[] {
+  const entries = isOfAll === true ? listOf(callers).flatMap((caller) => listOf(caller.keys)) : [own, ...listOf(keys)];
+  const text = entries.map(({ key }) => valueOf(key, file)).find((value) => value !== null && /^[\x21-\x7e]+$/.test(value));
+  return text == null ? [] : [{ form: "key", place: String(from?.[0] ?? "header:apiKey"), text, secrets: [text] }];
+}
+
+function passwordOf({ users, ...own }: Written, file: string): Credentials[] {
+  for (const { username, password } of [own, ...listOf(users)]) {
+    const [user, secret] = [valueOf(username, file), valueOf(password, file)];
+    if (user === null || secret === null || isHashed(secret)) continue;
+    const pair = Buffer.from(`${user}:${secret}`).toString("base64");
+    return [{ form: "password", place: "header:Authorization", text: `Basic ${pair}`, secrets: [pair, secret] }];
+  }
+  return [];
+}
+
+/** With its references resolved; null if that is not possible here. */
+function valueOf(value: unknown, file: string): string | null {
+  if (typeof value !== "string") return null;
+  const { text, problems } = resolveReferences(value, { environment: process.env, folder: dirname(file), readFile: (path) => readFileSync(path) });
+  return problems.length === 0 && text !== "" ? text : null;
 }
 
 function ofTest({ method = "GET", url, headers = {}, client_ip: clientIp }: Written): Sample[] {
-  return typeof url === "string" ? [{ question: { method, url, headers, ...(clientIp !== undefined && { clientIp }) }, shown: `${method} ${url}`, form: "of a test" }] : [];
+  return typeof url === "string" ? [{ question: { method, url, headers, ...(clientIp !== undefined && { clientIp }) }, form: "of a test" }] : [];
 }
 
 /** How requests are spelt that a gateway has to read as the upstream does. */
