@@ -53,17 +53,24 @@ export async function pluginFiguresRequest({ headers }: Inbound, options: Option
   const families = await familiesOf(options);
   const plugins = collected(families, [
     ["requests", "edge_gateway_plugin_requests_total"],
+    ["answered", "edge_gateway_plugin_answers_total"],
     ["seconds", "edge_gateway_plugin_seconds_total"],
     ["results", "edge_gateway_plugin_results_total", "by name"],
     ["callers", "edge_gateway_rate_limit_callers"],
-  ], () => ({ requests: 0, seconds: 0, results: {}, callers: null }));
+  ], () => ({ requests: 0, answered: 0, seconds: 0, results: {}, callers: null }));
   const routes = collected(families, [
     ["cache", "edge_gateway_cache_requests_total", "by name"],
     ["refusals", "edge_gateway_plugin_refusals_total", "by name"],
   ], () => ({ cache: {}, refusals: {} }));
+  const caches = collected(families, [
+    ["bytes", "edge_gateway_cache_bytes"],
+    ["max_bytes", "edge_gateway_cache_max_bytes"],
+    ["entries", "edge_gateway_cache_entries"],
+    ["evictions", "edge_gateway_cache_evictions_total"],
+  ], () => ({}));
   const { upstreamSets } = GatewayCore.partsOf(options.gateway as Gateway).runtime;
   const circuits = upstreamSets.flatMap(({ service, breaker }) => (breaker === null ? [] : [{ service, state: breaker.report.state, ...breaker.counts }]));
-  return compressed(json(200, { plugins, routes, circuits }), headers);
+  return compressed(json(200, { plugins, routes, caches, circuits }), headers);
 }
 
 /** One object for each set of labels. "by name": the values of a family are by its last label, without the zeros. */

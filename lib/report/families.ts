@@ -8,11 +8,12 @@ import { pluginLabels, type Metrics, type PluginMeter } from "../observe/metrics
 import { gauge } from "../observe/process.ts";
 import type { BreakerState } from "../upstream/breaker.ts";
 import type { UpstreamSet } from "../upstream/upstream_set.ts";
+import { cachesOf } from "./cache_figures.ts";
 import { countersOf, type ReportSource } from "./reports.ts";
 
 type Samples<T> = Iterable<readonly [labels: Labels, value: T]>;
-/** The state of a rate limit, by the key of its plugin instance. */
-type LimiterTables = readonly (readonly [key: string, table: { readonly callers: number; readonly shared: number }])[];
+/** What plugin instances have, by their keys. */
+type Instances<What extends string> = readonly (readonly [key: string, figures: Readonly<Record<What, number>>])[];
 
 /** Samples are made one by one when they are read: they may be many. */
 export function families(source: ReportSource): readonly Family[] {
@@ -20,6 +21,7 @@ export function families(source: ReportSource): readonly Family[] {
   const { snapshot, lastReload, loadedAt, followers } = configuration;
   const counters = countersOf(source);
   const end = configuration.validity?.endOf(snapshot.config) ?? null;
+  const caches = cachesOf(runtime, reports?.caches);
   const limiters = [...(runtime.limits?.tables() ?? [])].filter(([key]) => snapshot.instances.has(key) || snapshot.instances.has(withoutGroup(key)));
   const services = Array.from(metrics.services, ([service, { meter }]) => [["service", service], meter.retries] as const);
   const { upstreamSets } = runtime;
@@ -37,6 +39,10 @@ export function families(source: ReportSource): readonly Family[] {
     gauge("edge_gateway_client_connections", "Connections of clients that are open.", listener.connections.open),
     counter("edge_gateway_client_connections_refused_total", "Connections that a limit refused.", [[[], listener.connections.refused]]),
     counter("edge_gateway_cache_requests_total", HELP.cached, counted(routesOf(metrics), "result", ({ cached }) => cached)),
+    { name: "edge_gateway_cache_bytes", type: "gauge", help: "Memory that a cache uses.", samples: summed(caches, "bytes") },
+    { name: "edge_gateway_cache_max_bytes", type: "gauge", help: HELP.cacheBound, samples: summed(caches, "maxBytes") },
+    { name: "edge_gateway_cache_entries", type: "gauge", help: "Replies that a cache has stored.", samples: summed(caches, "entries") },
+    counter("edge_gateway_cache_evictions_total", HELP.evictions, summed(caches, "evictions")),
     counter("edge_gateway_plugin_requests_total", "Requests that a plugin got.", usedPlugins(metrics, (meter) => meter.requests)),
     counter("edge_gateway_plugin_answers_total", HELP.answers, usedPlugins(metrics, (meter) => meter.answered)),
     counter("edge_gateway_plugin_seconds_total", HELP.plugins, usedPlugins(metrics, (meter) => meter.ms / 1000)),
@@ -76,6 +82,8 @@ const HELP = {
   received: "Bytes of request bodies, and of what clients sent through WebSockets.",
   sent: "Bytes of bodies that were sent to clients, and through WebSockets.",
   cached: "Requests that response_cache saw, by what it did.",
+  cacheBound: "Memory that a cache may use: max_bytes, with workers of all of them.",
+  evictions: "Stored replies that a cache dropped for want of room.",
   plugins: "Time from when a plugin got a request until it passed it on or answered it.",
   answers: "Requests that a plugin answered itself: refusals, redirects, replies from a cache.",
   results: "What a plugin reports of its work; of mirror: its copies.",
@@ -156,12 +164,12 @@ function statesOf(circuit: BreakerState | null) {
 }
 
 /** Several instances may have the same labels: they are counted together. */
-function summed(limiters: LimiterTables, what: "callers" | "shared"): Samples<number> {
+function summed<What extends string>(instances: Instances<What>, what: What): Samples<number> {
   const sums = new Map<string, [Labels, number]>();
-  for (const [key, table] of limiters) {
-    const labels = limiterLabels(key);
+  for (const [key, figures] of instances) {
+    const labels = instanceLabels(key);
     const name = JSON.stringify(labels);
-    sums.set(name, [labels, (sums.get(name)?.[1] ?? 0) + table[what]]);
+    sums.set(name, [labels, (sums.get(name)?.[1] ?? 0) + figures[what]]);
   }
   return sums.values();
 }
@@ -172,7 +180,7 @@ function withoutGroup(key: string): string {
 }
 
 /** The key of a plugin instance is its `scope.key`. */
-function limiterLabels(key: string): Labels {
+function instanceLabels(key: string): Labels {
   const [level, service, route, name, id] = JSON.parse(key) as [string, string | null, string | null, string, string | number];
   return pluginLabels({ name, level, service, route, id: typeof id === "number" ? String(id + 1) : id });
 }

@@ -8,6 +8,7 @@ import type { TailBatch, TailReader } from "../observe/tail.ts";
 import type { CountersReport } from "../store/redis.ts";
 import type { ReportExtent } from "../gateway/bundle.ts";
 import type { PluginFaults } from "../gateway/status.ts";
+import { addEvictions, takeCaches, type AllCacheFigures } from "./cache_figures.ts";
 import type { ReportSource } from "./reports.ts";
 
 export interface WorkerReport {
@@ -15,6 +16,7 @@ export interface WorkerReport {
   readonly countersErrors: readonly (readonly [reason: string, count: number])[];
   /** Of upstreams that have requests or connections. */
   readonly loads: readonly { readonly service: string; readonly id: string; readonly load: number; readonly open: number }[];
+  readonly caches: AllCacheFigures;
   /** Connections of clients. */
   readonly refused: number;
   readonly spans: Readonly<Spans>;
@@ -35,6 +37,7 @@ type Parts = Omit<ReportSource, "reports">;
 
 /** What a worker has at this moment, by its last report. */
 interface Present {
+  readonly caches: AllCacheFigures;
   readonly counters: CountersReport | null;
   readonly thread: ThreadFigures | null;
   /** Subtract what it has from the sums over all workers. */
@@ -73,6 +76,7 @@ export class WorkerReports {
       metrics: takeMetrics(metrics),
       countersErrors: [...runtime.countersErrors],
       loads: runtime.upstreamSets.flatMap(({ service, peers }) => peers.map(({ id, load, pool: { open } }) => ({ service, id, load, open }))).filter(({ load, open }) => load > 0 || open > 0),
+      caches: takeCaches(runtime),
       refused: listener.connections.refused,
       spans: { exported: exported - this.spans.exported, dropped: dropped - this.spans.dropped },
       faults: [...configuration.pluginFaults],
@@ -87,9 +91,9 @@ export class WorkerReports {
   }
 
   /** In the main thread: adds the report of the worker at this place. */
-  add(place: number, { metrics, countersErrors, loads, refused, spans, faults, counters, thread }: WorkerReport): void {
+  add(place: number, { metrics, countersErrors, loads, caches, refused, spans, faults, counters, thread }: WorkerReport): void {
     const { runtime, configuration, listener } = this.#parts;
-    const present: Present = { counters, thread: thread ?? this.#present.get(place)?.thread ?? null, release: [] };
+    const present: Present = { caches, counters, thread: thread ?? this.#present.get(place)?.thread ?? null, release: [] };
     this.forget(place);
     this.#present.set(place, present);
     const hold = (value: number, add: (value: number) => void) => {
@@ -104,6 +108,7 @@ export class WorkerReports {
       hold(load, (value) => (ofWorkers.load += value));
       hold(open, (value) => (ofWorkers.open += value));
     }
+    addEvictions(runtime, caches);
     listener.connections.refused += refused;
     this.spans.exported += spans.exported;
     this.spans.dropped += spans.dropped;
@@ -128,6 +133,11 @@ export class WorkerReports {
       if (found != null) return found;
     }
     return null;
+  }
+
+  /** In the main thread: what the caches of the workers hold. */
+  get caches(): AllCacheFigures {
+    return Array.from(this.#present.values(), ({ caches }) => caches).flat();
   }
 
   /** In the main thread: the figures of the workers. */

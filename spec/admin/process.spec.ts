@@ -62,17 +62,18 @@ describe("GET /gateway/plugin-figures", () => {
     const { get, read } = await asking(config);
     for (const url of ["/a/open", "/a/open", "/a/closed", "/a/bad"]) await get(url);
     await get("/a/closed", { apiKey: "under-the-mat" });
-    const { plugins, routes, circuits } = await read("/gateway/plugin-figures");
+    const { plugins, routes, caches, circuits } = await read("/gateway/plugin-figures");
     const of = { level: "route", service: "s", seconds: expect.any(Number) as number, results: {}, callers: null };
     expect(plugins).toEqual([
-      { ...of, plugin: "response_cache", route: "open", id: "1", requests: 2 },
-      { ...of, plugin: "key_auth", route: "closed", id: "door", requests: 2 },
-      { ...of, plugin: "rate_limit", route: "closed", id: "1", requests: 1, callers: 1 },
+      { ...of, plugin: "response_cache", route: "open", id: "1", requests: 2, answered: 1 },
+      { ...of, plugin: "key_auth", route: "closed", id: "door", requests: 2, answered: 1 },
+      { ...of, plugin: "rate_limit", route: "closed", id: "1", requests: 1, answered: 0, callers: 1 },
     ]);
     expect(routes).toEqual([
       { service: "s", route: "open", cache: { miss: 1, hit: 1 }, refusals: {} },
       { service: "s", route: "closed", cache: {}, refusals: { key_missing: 1 } },
     ]);
+    expect(caches).toEqual([{ plugin: "response_cache", level: "route", service: "s", route: "open", id: "1", bytes: expect.any(Number) as number, max_bytes: 64 * 1024 * 1024, entries: 1, evictions: 0 }]);
     expect(circuits).toEqual([{ service: "s", state: "closed", requests: 3, failures: 1 }]);
     expect(JSON.stringify({ plugins, routes })).not.toContain("under-the-mat");
   });

@@ -30,6 +30,10 @@ const FAMILIES = [
   "edge_gateway_client_connections gauge",
   "edge_gateway_client_connections_refused_total counter",
   "edge_gateway_cache_requests_total counter",
+  "edge_gateway_cache_bytes gauge",
+  "edge_gateway_cache_max_bytes gauge",
+  "edge_gateway_cache_entries gauge",
+  "edge_gateway_cache_evictions_total counter",
   "edge_gateway_plugin_requests_total counter",
   "edge_gateway_plugin_answers_total counter",
   "edge_gateway_plugin_seconds_total counter",
@@ -253,6 +257,25 @@ describe("metrics of plugins, bodies and connections", () => {
     const results = read(gateway).all("edge_gateway_cache_requests_total").map(({ labels: { service, route, result }, value }) => [service, route, result, value]);
     expect(results).toEqual([["s", "r", "miss", 1], ["s", "r", "hit", 2], ["s", "r", "revalidated", 1], ["s", "r", "bypass", 1]]);
     expect(read(gateway).one("edge_gateway_plugin_seconds_total", { plugin: "response_cache" })).toBe(0);
+  });
+
+  it("metrics of plugins, bodies and connections have what each cache holds, its bound and what it dropped for want of room, over a reload that replaces it", async () => {
+    const { port } = await backend((_request, response) => void response.writeHead(200, { "Cache-Control": "max-age=60" }).end("x".repeat(20_000)));
+    const caching = (...bounds: number[]): ConfigInput => oneService(port, { plugins: bounds.map((most, i) => ({ name: "response_cache", ...(i === 0 && { id: "big" }), config: { max_bytes: most, max_object_bytes: 30_000 } })) });
+    const { gateway } = await running(caching(65_536, 131_072));
+    const told = (id: string) => ["bytes", "max_bytes", "entries", "evictions_total"].map((what) => read(gateway).one(`edge_gateway_cache_${what}`, { plugin: "response_cache", level: "service", service: "s", route: "", id }));
+    expect([told("big"), told("2")]).toEqual([[0, 65_536, 0, 0], [0, 131_072, 0, 0]]);
+    for (let i = 0; i < 4; i++) await gateway.inject({ url: `/a/${i}` });
+    const [bytes, ...others] = told("big");
+    expect(others).toEqual([65_536, 3, 1]);
+    expect(bytes).toBeGreaterThan(60_000);
+    expect(bytes).toBeLessThan(65_536);
+    expect(told("2").slice(1)).toEqual([131_072, 4, 0]);
+    // A candidate that is refused, and one that comes into force, with a store of their own.
+    await expect(gateway.reload({ ...caching(80_000), tests: [{ name: "t", request: { url: "/a/1" }, expect: { status: 418 } }] })).rejects.toThrow();
+    expect(told("big").slice(1)).toEqual([65_536, 3, 1]);
+    await gateway.reload(caching(80_000));
+    expect([told("big"), told("2")]).toEqual([[0, 80_000, 0, 1], [undefined, undefined, undefined, undefined]]);
   });
 
   it.each([true, false])("metrics of plugins, bodies and connections have the bytes of bodies by route, whether the access log is on or off (%s)", async (enabled) => {

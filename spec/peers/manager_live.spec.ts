@@ -2,7 +2,7 @@
 import { connect } from "node:net";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { ConfigInput } from "../../lib/config/model.ts";
-import { launch, type Browser } from "./browser.ts";
+import { launch, soon, type Browser } from "./browser.ts";
 import { allFaultsOf, heading, openLogin, openOverview, remembered, replaced, signIn, until, upstream } from "./manager_pages.ts";
 import { nodeOf } from "./nodes.ts";
 
@@ -189,6 +189,9 @@ describe("live figures", () => {
     await table("By kind").getByText("key_auth").waitFor();
     await table("Refusals by code").getByText("key_invalid").waitFor();
     await table("Caches").getByText("shop open").waitFor();
+    await table("Memory of caches").getByText("of 134 MB").waitFor();
+    const cell = (kind: string, column: string) => page.locator("tbody tr").filter({ hasText: new RegExp(`^${kind}`) }).locator(`td[data-label="${column}"]`).first();
+    await soon(() => Promise.all(["Requests", "Answered"].map((column) => cell("key_auth", column).innerText()))).toEqual(["2", "1"]);
     await table("Circuit breakers").getByText("closed").waitFor();
     expect(await allFaultsOf(page)).toEqual([]);
     expect((await page.content()).includes("under-the-mat")).toBe(false);

@@ -66,7 +66,7 @@ describe("the main thread of several workers", () => {
       if (i % 3 === 0) await collect();
     }
     await collect();
-    const own = (gateway: Gateway) => gateway.metrics().split("\n").filter((line) => !/^(# |process_|edge_gateway_(event_loop|worker|upstream_connections))/.test(line));
+    const own = (gateway: Gateway) => gateway.metrics().split("\n").filter((line) => !/^(# |process_|edge_gateway_(event_loop|worker|upstream_connections|cache_(bytes|max_bytes|entries)))/.test(line));
     expect(own(main)).toEqual(own(alone));
     expect(own(main)).toContain('edge_gateway_http_requests_total{service="s",route="one",method="GET",code="200"} 3');
     expect(main.stats).toEqual(alone.stats);
@@ -76,6 +76,27 @@ describe("the main thread of several workers", () => {
     reports.forget(1);
     expect(own(main)).toEqual(own(alone));
     expect(main.status.pluginFaults).toEqual(alone.status.pluginFaults);
+  });
+
+  it("sums what the caches of all workers hold until these have ended, and keeps what they have dropped", async () => {
+    const { port } = await backend((_request, response) => void response.writeHead(200, { "Cache-Control": "max-age=60" }).end("x".repeat(20_000)));
+    const caching = (most: number) => oneService(port, { plugins: [{ name: "response_cache", config: { max_bytes: most, max_object_bytes: 30_000 } }] });
+    const { main, workers, collect, reports } = three(caching(65_536));
+    const told = () => ["max_bytes", "entries", "evictions_total"].map((what) => read(main).one(`edge_gateway_cache_${what}`, { plugin: "response_cache", id: "1" }));
+    expect(told()).toEqual([131_072, 0, 0]);
+    for (let i = 0; i < 6; i++) await get(workers[i % 2]!, `/a/${i}`);
+    await get(workers[0], "/a/6");
+    await collect();
+    await collect();
+    expect(told()).toEqual([131_072, 6, 1]);
+    expect(read(main).one("edge_gateway_cache_bytes")).toBeGreaterThan(120_000);
+    reports.forget(0);
+    expect(told()).toEqual([131_072, 3, 1]);
+    // A report of a cache that is no longer configured.
+    Gateway.partsOf(main).configuration.followers = null;
+    await main.reload(oneService(port));
+    await collect();
+    expect(told()).toEqual([undefined, undefined, undefined]);
   });
 
   it("counts requests in flight and connections of all workers by route and upstream, until they are over or their worker has ended", async () => {

@@ -96,6 +96,8 @@ export interface PluginFigures {
     readonly route: string | null;
     readonly id: string;
     readonly requests: number;
+    /** Those that it answered itself. An older gateway does not tell. */
+    readonly answered?: number;
     readonly seconds: number;
     readonly results: Readonly<Record<string, number>>;
     /** Of rate limits. */
@@ -103,5 +105,15 @@ export interface PluginFigures {
   }[];
   /** Without those that have neither. */
   readonly routes: readonly { readonly service: string | null; readonly route: string | null; readonly cache: Readonly<Record<string, number>>; readonly refusals: Readonly<Record<string, number>> }[];
+  /** What caches hold now, and what they have dropped for want of room. An older gateway does not tell. */
+  readonly caches?: readonly {
+    readonly service: string | null;
+    readonly route: string | null;
+    readonly id: string;
+    readonly bytes: number;
+    readonly max_bytes: number;
+    readonly entries: number;
+    readonly evictions: number;
+  }[];
   readonly circuits: readonly { readonly service: string; readonly state: string; readonly requests: number; readonly failures: number }[];
 }

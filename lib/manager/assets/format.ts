@@ -38,6 +38,11 @@ export function number(n: number | null): string {
   return tenths.format(scaled) + UNITS[unit]!;
 }
 
+/** 12345678 → "12.3 MB", 999 → "1 KB" */
+export function bytes(count: number): string {
+  return count < 1e6 ? `${number(count / 1e3)} KB` : `${number(count / 1e6)} MB`;
+}
+
 /** 12.34 → "12.3/s" */
 export function perSecond(n: number | null): string {
   return n !== null && Number.isFinite(n) ? `${number(n)}/s` : NOTHING;

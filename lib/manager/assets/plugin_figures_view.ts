@@ -1,28 +1,38 @@
 /**
  * Figures of plugins since the start, below the table of the plugins page: by kind, refusals by code, caches and circuit breakers.
  */
-import type { PluginFigures } from "./api.ts";
+import type { PluginCounts, PluginFigures } from "./api.ts";
 import { figuresAt } from "./asking.ts";
 import { link } from "./components.ts";
 import { el } from "./dom.ts";
-import { milliseconds, number, percent } from "./format.ts";
+import { bytes, milliseconds, number, percent } from "./format.ts";
 import { countsOf, liveTable } from "./live_tables.ts";
 import { hashFor } from "./url_hash.ts";
+
+/** Names a plugin instance in the figures: `id` is its own, or its number among its kind in the same place. */
+export function instanceKey({ plugin, level, service, route, id }: Pick<PluginFigures["plugins"][number], "plugin" | "level" | "service" | "route" | "id">): string {
+  return JSON.stringify([plugin, level, service, route, id]);
+}
 
 export function pluginFigures() {
   const kinds = liveTable("By kind", ["Kind", "Instances", "Requests", "Mean time", "Results"], [1, 2, 3]);
   const refusals = liveTable("Refusals by code", ["Code", "Requests", "Routes"], [1, 2]);
   const caches = liveTable("Caches", ["Route", "Answered from it", "Requests"], [1]);
+  const held = liveTable("Memory of caches", ["Cache", "Full", "Used", "Replies", "Dropped for room"], [1, 2, 3, 4]);
   const circuits = liveTable("Circuit breakers", ["Service", "State", "Failed in the window", "Requests in the window"], [2, 3]);
   const asking = figuresAt<PluginFigures>("/gateway/plugin-figures", "Figures of plugins", show);
-  const node = el("div", { class: "stack live" }, asking.note, kinds.node, refusals.node, caches.node, circuits.node, el("p", { class: "muted" }, "Since the start of the gateway; of plugins that have had requests."));
-  return { node, update: asking.update, close };
+  const explained = "Since the start of the gateway; of plugins that have had requests. How full caches are is of this moment; each worker has its own, and these are the sums.";
+  const node = el("div", { class: "stack live" }, asking.note, kinds.node, refusals.node, caches.node, held.node, circuits.node, el("p", { class: "muted" }, explained));
+  /** Of each instance that has had requests; null: not known yet. */
+  let counts: ReadonlyMap<string, Partial<PluginCounts>> | null = null;
+  return { node, update: asking.update, counts: () => counts, close };
 
   function close(): void {
-    for (const each of [asking, kinds, refusals, caches, circuits]) each.close();
+    for (const each of [asking, kinds, refusals, caches, held, circuits]) each.close();
   }
 
-  function show({ plugins, routes, circuits: all }: PluginFigures): void {
+  function show({ plugins, routes, caches: stores = [], circuits: all }: PluginFigures): void {
+    counts = new Map(plugins.map((each) => [instanceKey(each), each]));
     kinds.show(grouped(plugins, ({ plugin }) => plugin).map(([kind, instances]) => {
       const [requests, seconds] = [sum(instances.map((each) => each.requests)), sum(instances.map((each) => each.seconds))];
       const callers = instances.flatMap((each) => each.callers ?? []);
@@ -35,6 +45,10 @@ export function pluginFigures() {
       const answered = sum(["hit", "collapsed", "revalidated", "stale_if_error"].map((result) => cache[result] ?? 0));
       const name = service === null || route === null ? "without a route" : link(hashFor("routes", service, route), `${service} ${route}`);
       return [name, percent(answered / sum(Object.values(cache))), countsOf(cache, number)];
+    }));
+    held.show(stores.map(({ service, route, id, bytes: used, max_bytes: most, entries, evictions }) => {
+      const place = service === null ? "global" : route === null ? link(hashFor("services", service), service) : link(hashFor("routes", service, route), `${service} ${route}`);
+      return [el("span", {}, place, id === "1" ? "" : ` ${id}`), percent(used / most), `${bytes(used)} of ${bytes(most)}`, number(entries), number(evictions)];
     }));
     circuits.show(all.map(({ service, state, requests, failures }) => [link(hashFor("services", service), service), state.replace("_", " "), number(failures), number(requests)]));
   }

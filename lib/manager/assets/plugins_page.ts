@@ -8,13 +8,15 @@ import { hashFor } from "./url_hash.ts";
 import { faultsOf, pluginsOf, type PluginPlace } from "./inventory.ts";
 import type { Known, OpenPage } from "./page.ts";
 import { fixedBadge, link, settingsList } from "./components.ts";
-import { pluginFigures } from "./plugin_figures_view.ts";
+import { instanceKey, pluginFigures } from "./plugin_figures_view.ts";
 import { injectsFaults, pluginText } from "./plugin_texts.ts";
 import { DataTable, fixedPart, numberColumn, textPart, type Part } from "./tables.ts";
 
 interface PluginRow extends PluginPlace {
   /** Instances may have no id, so the place in the configuration is the key. */
   readonly index: number;
+  /** In the figures. */
+  readonly key: string;
 }
 
 const LEVEL_ORDER = { global: 0, service: 1, route: 2 } as const;
@@ -22,6 +24,12 @@ const LEVEL_ORDER = { global: 0, service: 1, route: 2 } as const;
 export const page: OpenPage = () => {
   let status: Known["status"] = null;
   const figures = pluginFigures();
+  const count = (what: "requests" | "answered") => ({ plugin, key }: PluginRow) => {
+    const counts = figures.counts();
+    if (counts === null || !plugin.enabled) return null;
+    const found = counts.get(key);
+    return found === undefined ? 0 : (found[what] ?? null);
+  };
   const faults = (row: PluginRow) => (status === null ? null : faultsOf(status, row));
   const table = new DataTable<PluginRow>({
     name: "plugins",
@@ -55,14 +63,16 @@ export const page: OpenPage = () => {
         make: ({ plugin }) => fixedPart(fixedBadge(!plugin.enabled ? "idle" : injectsFaults(plugin) ? "warn" : "good", plugin.enabled ? "On" : "Off")),
       },
       { key: "settings", title: "Settings", width: 236, className: "wide", sortBy: ({ plugin }) => pluginText(plugin), make: settingsPart },
+      numberColumn({ key: "requests", title: "Requests", width: 84, drop: 3 }, count("requests"), number),
+      numberColumn({ key: "answered", title: "Answered", width: 84, drop: 3 }, count("answered"), number),
       numberColumn({ key: "faults", title: "Failures", width: 76, drop: 3 }, faults, number, (node, row) => node.classList.toggle("figure--bad", (faults(row) ?? 0) > 0)),
     ],
   });
-  const note = el("p", { class: "muted" }, "As configured. The page of a route shows its plugins in the order in which they run.");
+  const note = el("p", { class: "muted" }, "As configured, with the requests since the start and those that the plugin answered itself: refusals, redirects, replies from a cache. The page of a route shows its plugins in the order in which they run.");
   const page = listPage({
     title: "Plugins",
     table,
-    rowsOf: (config) => pluginsOf(config).map((place, index) => ({ ...place, index })),
+    rowsOf: (config) => rowsOf(pluginsOf(config)),
     above: note,
     below: figures.node,
     update(known) {
@@ -76,6 +86,17 @@ export const page: OpenPage = () => {
   };
   return { ...page, close };
 };
+
+function rowsOf(places: readonly PluginPlace[]): readonly PluginRow[] {
+  const numbers = new Map<string, number>();
+  return places.map((place, index) => {
+    const { plugin: { name: plugin, id }, level, service, route } = place;
+    const kind = JSON.stringify([plugin, level, service, route]);
+    const number = (numbers.get(kind) ?? 0) + 1;
+    numbers.set(kind, number);
+    return { ...place, index, key: instanceKey({ plugin, level, service, route, id: id ?? String(number) }) };
+  });
+}
 
 /** The list is created when it is opened: there may be a thousand instances. */
 function settingsPart({ plugin }: PluginRow): Part {

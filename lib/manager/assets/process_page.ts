@@ -5,7 +5,7 @@ import type { ProcessFigures } from "./api.ts";
 import { figuresAt } from "./asking.ts";
 import { pair } from "./components.ts";
 import { el, replace } from "./dom.ts";
-import { milliseconds, number } from "./format.ts";
+import { bytes, milliseconds, number } from "./format.ts";
 import { liveTable } from "./live_tables.ts";
 import type { OpenPage } from "./page.ts";
 
@@ -33,8 +33,3 @@ export const page: OpenPage = () => {
     ]));
   }
 };
-
-/** "12.3 MB" */
-function bytes(count: number): string {
-  return count < 1e6 ? `${number(count / 1e3)} KB` : `${number(count / 1e6)} MB`;
-}

@@ -13,7 +13,7 @@ import type { KeptState, Plugin } from "../plugin.ts";
 import { Cache, type CacheState } from "./cache.ts";
 import { Changes, CHANGES_BYTES } from "./changes.ts";
 import type { Fetch } from "./fetches.ts";
-import { CacheStore } from "./store.ts";
+import { CacheStore, type AllStores } from "./store.ts";
 import { nameShown, varyingBy } from "./target.ts";
 
 const MIB = 1024 * 1024;
@@ -60,11 +60,12 @@ export const responseCache: Plugin<typeof schema> = {
   name: "response_cache",
   schema,
   stores: true,
-  create({ maxBytes, maxObjectBytes, defaultTtlS, varyBy: places }, { clock, gatewayName, keep, shared }) {
+  create({ maxBytes, maxObjectBytes, defaultTtlS, varyBy: places }, { clock, gatewayName, keep, shared, common, scope }) {
     // Asked for each time: memory that a configuration does not ask for is released.
     const memory = shared("changes", CHANGES_BYTES);
     const changes = memory ?? keep("changes", null, () => ({ memory: new ArrayBuffer(CHANGES_BYTES), close: () => {} })).memory;
-    const state = keep("cache", { maxBytes, defaultTtlS, places }, () => stateOf(maxBytes, changes));
+    const stores = common("stores", (): AllStores => new Map());
+    const state = keep("cache", { maxBytes, defaultTtlS, places }, () => stateOf(maxBytes, changes, stores, scope.key));
     const settings = { clock, name: nameShown(gatewayName), maxObjectBytes, defaultTtl: defaultTtlS * 1_000, varyBy: varyingBy(places) };
     return (next) => {
       const cache = new Cache(next, state, settings);
@@ -74,11 +75,16 @@ export const responseCache: Plugin<typeof schema> = {
 };
 
 /** The state that survives reloads. */
-function stateOf(maxBytes: number, changes: ArrayBufferLike): KeptState & CacheState {
-  const store = new CacheStore(maxBytes, new Changes(changes));
+function stateOf(maxBytes: number, changes: ArrayBufferLike, all: AllStores, key: string): KeptState & CacheState {
+  const own = all.get(key) ?? { stores: new Set(), evictions: 0 };
+  const store = new CacheStore(maxBytes, new Changes(changes), own);
+  all.set(key, own);
+  own.stores.add(store);
   const fetches = new Map<string, Fetch>();
   const close = () => {
     store.close();
+    own.stores.delete(store);
+    if (own.stores.size === 0) all.delete(key);
     for (const fetch of fetches.values()) fetch.close();
     fetches.clear();
   };

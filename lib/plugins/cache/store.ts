@@ -39,9 +39,21 @@ export interface Entry {
   readonly changes: number;
 }
 
+/** What the stores of one plugin instance report, in this thread. */
+export interface InstanceStores {
+  /** The first is in force; a second one belongs to a configuration that may replace it. */
+  readonly stores: Set<CacheStore>;
+  /** Replies that were dropped for want of room, by all of its stores so far. */
+  evictions: number;
+}
+
+/** By the key of the plugin instance (`Scope`). */
+export type AllStores = Map<string, InstanceStores>;
+
 export class CacheStore {
-  readonly #most: number;
+  readonly maxBytes: number;
   readonly #changes: Changes;
+  readonly #counts: Pick<InstanceStores, "evictions">;
   #used = 0;
   /** Bytes of `#used` that dropping entries would not free. */
   #fixed = 0;
@@ -55,9 +67,14 @@ export class CacheStore {
   readonly #unshared = new Map<number, number>();
   #closed = false;
 
-  constructor(mostBytes: number, changes: Changes) {
-    this.#most = mostBytes;
+  constructor(maxBytes: number, changes: Changes, counts: Pick<InstanceStores, "evictions"> = { evictions: 0 }) {
+    this.maxBytes = maxBytes;
     this.#changes = changes;
+    this.#counts = counts;
+  }
+
+  get entries(): number {
+    return this.#order.size;
   }
 
   /** Bytes of all entries, reservations and bodies that are being sent. Never more than the bound. */
@@ -174,18 +191,23 @@ export class CacheStore {
     if (body !== null) this.#count(body, "entries", 1);
     const group = this.#groups.get(key) ?? [];
     this.#groups.set(key, group);
-    if (group.unshift(entry) > MAX_VARIANTS) this.#drop(group.at(-1)!);
+    if (group.unshift(entry) > MAX_VARIANTS) this.#evict(group.at(-1)!);
     this.#order.add(entry);
     return true;
   }
 
   #makeRoom(bytes: number): boolean {
-    if (this.#closed || this.#fixed + bytes > this.#most) return false;
+    if (this.#closed || this.#fixed + bytes > this.maxBytes) return false;
     for (const entry of this.#order) {
-      if (this.#used + bytes <= this.#most) return true;
-      this.#drop(entry);
+      if (this.#used + bytes <= this.maxBytes) return true;
+      this.#evict(entry);
     }
-    return this.#used + bytes <= this.#most;
+    return this.#used + bytes <= this.maxBytes;
+  }
+
+  #evict(entry: Entry): void {
+    this.#counts.evictions++;
+    this.#drop(entry);
   }
 
   #drop(entry: Entry): void {

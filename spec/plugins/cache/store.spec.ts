@@ -29,6 +29,19 @@ describe("the store of a cache", () => {
     expect([store.find("a", ["A", "1"]), store.varyOf("a"), store.used]).toEqual([null, null, 0]);
   });
 
+  it("the store of a cache counts what it drops for want of room, for other replies or for variants, and neither what is replaced nor what is outdated", () => {
+    const counts = { evictions: 0 };
+    const store = new CacheStore(40 * bytesOf(entry("a", 1_000)), new Changes(new ArrayBuffer(CHANGES_BYTES)), counts);
+    for (const key of ["a", "b", "a"]) store.put(entry(key, 1_000), []);
+    store.change("b");
+    expect([store.find("b", []), store.entries, counts.evictions]).toEqual([null, 1, 0]);
+    for (let i = 0; i < 33; i++) store.put(entry("v", 10, { vary: ["a"], variant: `=${i}\n` }), ["A", String(i)]);
+    expect([store.entries, counts.evictions]).toEqual([33, 1]);
+    expect([store.reserve(store.maxBytes), store.entries, store.used, counts.evictions]).toEqual([true, 0, store.maxBytes, 34]);
+    store.close();
+    expect(counts.evictions).toBe(34);
+  });
+
   it("the store of a cache counts the bytes of headers, keys and bodies", () => {
     const plain = bytesOf(entry("a", 10));
     expect(bytesOf(entry("a", 11))).toBe(plain + 1);
