@@ -37,7 +37,7 @@ function build(): void {
   try {
     compile(["--outDir", folder]);
     compile(["--outDir", folder, "--declaration", "--emitDeclarationOnly", "--removeComments", "false"]);
-    compile(["-p", PAGES, "--outDir", join(folder, PAGES)]);
+    compile(["-p", PAGES, "--outDir", folder]);
     for (const name of readdirSync(PAGES)) if (/\.(html|css|svg)$/.test(name)) copyFileSync(join(PAGES, name), join(folder, PAGES, name));
     const exported = reachable(join(folder, "lib/index.d.ts"));
     for (const path of filesOf(folder)) if (path.endsWith(".d.ts") && !exported.has(path)) rmSync(path);

@@ -157,6 +157,14 @@ describe("floors", () => {
     expect(missing).toEqual([]);
   });
 
+  it("pages of the management UI load nothing but each other, and use nothing of node: of the gateway they have types alone", () => {
+    const strangers = /^(?:import|export) (?!type )[^;]*from "(?!\.\/)|(?<![.\w])(?:process|Buffer|setImmediate)[.(]/m;
+    expect(['import { a } from "../../base/a.ts";', 'import a from "node:fs";', "process.exit()"].map((code) => strangers.test(code))).toEqual([true, true, true]);
+    const pages = sources.filter(({ path }) => path.startsWith("lib/manager/assets/"));
+    expect(pages.length).toBeGreaterThan(50);
+    expect(pages.filter(({ code }) => strangers.test(code)).map(({ path }) => path)).toEqual([]);
+  });
+
   it("there are no cycles, counting what is loaded on demand", () => {
     const state = new Map<string, "open" | "done">();
     const cycles: string[] = [];

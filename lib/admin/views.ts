@@ -12,6 +12,7 @@ import type { AuditSink } from "../observe/audit_log.ts";
 import type { Replacement } from "../gateway/reloads.ts";
 import type { GatewayStatus, LastReload, LastTests, ShownIssue, Warning } from "../gateway/status.ts";
 import type { GatewayStats, StatusCounts } from "../observe/stats.ts";
+import type { Time, View } from "../operator/json_view.ts";
 import type { Explanation } from "../proof/explain.ts";
 
 /** Settings of the interface, and what it shows. */
@@ -67,11 +68,6 @@ export function view<T>(value: T, names = new Map<string, string>()): View<T> {
   return shown as View<T>;
 }
 
-export type View<T> = T extends readonly (infer Item)[] ? readonly View<Item>[] : T extends object ? { readonly [Name in keyof T as SnakeCase<Name>]: ViewOf<Name, T[Name]> } : T;
-type ViewOf<Name, T> = Name extends Time ? (T extends null ? null : string) : View<T>;
-type SnakeCase<Name> = Name extends `${infer First}${infer Rest}` ? `${First extends Lowercase<First> ? First : `_${Lowercase<First>}`}${SnakeCase<Rest>}` : Name;
-
-type Time = "at" | "since" | "until" | "loadedAt" | "notAfter";
 const TIMES: ReadonlySet<string> = new Set<Time>(["at", "since", "until", "loadedAt", "notAfter"]);
 
 function rounded(value: number | StatusCounts | GatewayStats["codesPerS"]): unknown {

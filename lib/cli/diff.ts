@@ -1,7 +1,8 @@
 /**
  * `edge-gateway diff`: compares what two configurations do with requests, guards that are lost first.
  */
-import { view, type View } from "../admin/views.ts";
+import { view } from "../admin/views.ts";
+import type { View } from "../operator/json_view.ts";
 import type { Candidate } from "../proof/candidate.ts";
 import type { RoutePlace } from "../proof/guards_lost.ts";
 import { routeDiff, type RouteDiff } from "../proof/route_diff.ts";

@@ -1,7 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { explanationView, statsView, statusView, testsView, view as viewOf } from "../../lib/admin/views.ts";
 import type * as api from "../../lib/manager/assets/admin_types.ts";
-import type { TestRun } from "../../lib/manager/assets/change_types.ts";
 import { EXPLANATION, HEALTH, startAdmin, STATS, STATUS, TAKEN, TESTS } from "./harness.ts";
 
 /** That this compiles is the promise: what the interface says is what the pages of the management UI read. */
@@ -10,7 +9,7 @@ const health: api.Health = viewOf(HEALTH);
 const stats: api.Stats = statsView(STATS);
 const all: api.StatsWithHistory = viewOf(STATS);
 const explanation: api.Explanation = explanationView(EXPLANATION);
-const tests: TestRun = testsView(TESTS);
+const tests: api.TestRun = testsView(TESTS);
 
 describe("the JSON that the pages of the management UI read", () => {
   it("the JSON that the pages of the management UI read has certificates and warnings in the status, with times as in RFC 3339", () => {
@@ -46,7 +45,7 @@ describe("the JSON that the pages of the management UI read", () => {
   it("the JSON that the pages of the management UI read has the last run of tests with its counts, and none where none has run", () => {
     expect([tests.passed, tests.failed]).toEqual([TESTS.report.passed, TESTS.report.failed]);
     expect(tests.tests.map(({ name }) => name)).toEqual(TESTS.report.tests.map(({ name }) => name));
-    expect(testsView(null) satisfies TestRun).toMatchObject({ passed: 0, failed: 0, tests: [] });
+    expect(testsView(null) satisfies api.TestRun).toMatchObject({ passed: 0, failed: 0, tests: [] });
   });
 
   it("the JSON that the pages of the management UI read has the upstreams of an explanation as in the health, with their share", () => {

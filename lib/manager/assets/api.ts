@@ -3,7 +3,6 @@
  */
 
 export type * from "./admin_types.ts";
-export type * from "./change_types.ts";
 export type * from "./figure_types.ts";
 
 /** An error reply of the admin interface or the manager. */

@@ -70,7 +70,7 @@ class CallersPage implements Page {
   #search(): void {
     keepInAddress("callers", { query: this.#input.value });
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => void this.#asked.load(), SEARCH_AFTER_MS);
+    this.#timer = window.setTimeout(() => void this.#asked.load(), SEARCH_AFTER_MS);
   }
 
   #show({ total, matching, callers }: CallersView): void {

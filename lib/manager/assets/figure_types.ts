@@ -44,26 +44,6 @@ export interface AccessLine {
   readonly fault?: string;
 }
 
-/** GET /gateway/requests/{id}: what became of a request. A name is null where there was none. */
-export interface RequestDecision {
-  readonly time: string;
-  readonly client: string | null;
-  /** Null: it could not be read. */
-  readonly method: string | null;
-  readonly host: string | null;
-  readonly path: string | null;
-  readonly service: string | null;
-  readonly route: string | null;
-  /** Null: the client disconnected before a reply. */
-  readonly status: number | null;
-  readonly code: string | null;
-  /** A kind of plugins, "upstream" or "gateway"; null: nobody has answered. */
-  readonly by: string | null;
-  readonly tries: readonly { readonly upstream: string | null; readonly status: number | null; readonly ms: number }[];
-  readonly ms: number;
-  readonly digest: string;
-}
-
 /** GET /gateway/process */
 export interface ProcessFigures {
   readonly rss_bytes: number;

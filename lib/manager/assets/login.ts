@@ -128,7 +128,7 @@ export class LoginPage implements Page {
       this.#setState("idle");
       this.#show("good", "You can try again now.");
     };
-    this.#timer = setInterval(tick, 250);
+    this.#timer = window.setInterval(tick, 250);
     tick();
   }
 

@@ -139,7 +139,7 @@ class App implements Frame {
     page.update(known);
     clearTimeout(this.#countdown);
     // While the connection is lost nothing else updates the countdown and the ages.
-    if (loss !== null) this.#countdown = setTimeout(() => this.#draw(), 1000);
+    if (loss !== null) this.#countdown = window.setTimeout(() => this.#draw(), 1000);
   }
 
   #show(): void {

@@ -2,7 +2,7 @@
  * Draws the path of a request: plugins level by level in the order in which they run, the balancing strategy, and the upstreams with their
  * state and share. Each stage is a button that opens its details.
  */
-import type { Figures, PluginCounts, TryFigures, UpstreamHealth } from "./api.ts";
+import type { ExplainedPlugin, Figures, PluginCounts, TryFigures, UpstreamHealth } from "./api.ts";
 import { circuitLabel, upstreamLabel } from "./state_labels.ts";
 import { button, el, replace, setText, svg } from "./dom.ts";
 import { counted, milliseconds, number, percent, perSecond, unbroken } from "./format.ts";
@@ -22,15 +22,8 @@ export interface Plan {
   readonly upstreams: readonly { readonly id: string; readonly address: string; readonly group: string | null; details(): HTMLElement }[];
 }
 
-interface PlannedPlugin {
-  readonly level: Level;
-  readonly name: string;
-  readonly id: string | null;
-  readonly config: Readonly<Record<string, unknown>>;
-  /** What it would do with one request. */
-  readonly action?: string;
-  readonly verdict?: string;
-}
+/** `action` and `verdict`: what it would do with one request. */
+type PlannedPlugin = Pick<ExplainedPlugin, "level" | "name" | "id" | "config" | "action" | "verdict">;
 
 /** The data that changes while the drawing is shown. */
 export interface Traffic {

@@ -176,7 +176,7 @@ function strategyDetails(service: ServiceConfig): HTMLElement {
 export function upstreamFacts(
   state: UpstreamHealth | null,
   service: string,
-  upstream: { readonly id: string; readonly host: string; readonly port: number; readonly weight: number; readonly group?: string | null },
+  upstream: { readonly id: string; readonly host: string; readonly port: number; readonly weight: number; readonly group?: string | null | undefined },
   at: number,
 ): HTMLElement {
   return factList([

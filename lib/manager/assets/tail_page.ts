@@ -76,7 +76,7 @@ export const page: OpenPage = () => {
     source.addEventListener("error", () => {
       setText(note, "The tail could not be read: a filter cannot be used, 32 others read it, or the connection is lost.");
       // A broken stream the browser opens again by itself, one that was refused it does not.
-      if (source?.readyState === EventSource.CLOSED) timer = setTimeout(follow, AGAIN_MS);
+      if (source?.readyState === EventSource.CLOSED) timer = window.setTimeout(follow, AGAIN_MS);
     });
   }
 
@@ -86,7 +86,7 @@ export const page: OpenPage = () => {
 
   function later(ms: number): void {
     clearTimeout(timer);
-    timer = setTimeout(() => {
+    timer = window.setTimeout(() => {
       history.replaceState(history.state, "", hashWith("#/tail", Object.fromEntries(filters())));
       replace(rows);
       follow();

@@ -1,9 +1,8 @@
 /**
  * The tests page: the last run of the configuration's tests, failed ones first, with what was expected beside what was found.
  */
-import { ApiError, ask, isSessionEnd, messageOf, type Status, type TestResult, type TestRun } from "./api.ts";
+import { ApiError, ask, isSessionEnd, messageOf, type Status, type TestResult, type TestRun, type Validation } from "./api.ts";
 import { askingFor } from "./asking.ts";
-import type { Validation } from "./change_types.ts";
 import { breakable, createAges, fixedBadge, loading, notice, olderGateway } from "./components.ts";
 import { copy } from "./copy.ts";
 import { button, el, replace, setText, whenChanged, type Child } from "./dom.ts";
