@@ -194,7 +194,7 @@ describe("an address with the name of a service where a route or an upstream bel
 describe("tables", () => {
   it("leave out columns in a window of 1024 pixels, and become cards of all columns in one of 360, never wider than the window", async () => {
     const { page, managerUrl } = await openOverview(browser, shop((await upstream()).port));
-    const columns = () => page.evaluate<string[]>('[...document.querySelectorAll("thead th")].filter((each) => each.offsetWidth > 0).map((each) => each.textContent)');
+    const columns = () => page.evaluate<string[]>('[...document.querySelector("table").querySelectorAll("thead th")].filter((each) => each.offsetWidth > 0).map((each) => each.textContent)');
     const isTable = () => page.evaluate<boolean>('getComputedStyle(document.querySelector("tbody tr")).display === "table-row"');
     for (const hash of ["services", "routes", "upstreams", "plugins"]) {
       await page.goto(`${managerUrl}#/${hash}`);

@@ -148,6 +148,9 @@ describe("a viewer", () => {
       await page.locator(".crumbs").waitFor();
       expect(await page.getByRole("link", { name: /^(?:Add a|Change the)/ }).count()).toBe(0);
     }
+    await goTo(page, "#/config", "Configuration");
+    await shows(page, "AdminPassword");
+    expect(await page.getByRole("button", { name: /^Show/ }).count()).toBe(0);
     for (const hash of ["#/apply", "#/history", "#/add/route"]) await goTo(page, hash, "Read only");
     const digest = await digestIn(page);
     expect(await asked(page, "PUT", "/gateway/source", JSON.stringify(text), { "If-Match": digest })).toBe(403);

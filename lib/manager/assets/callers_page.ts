@@ -46,7 +46,7 @@ class CallersPage implements Page {
         { key: "id", title: "Caller", sortBy: ({ id }) => id, make: ({ id }) => textPart(() => id, "kind") },
         { key: "groups", title: "Groups", sortBy: ({ groups }) => groups.join(), make: ({ groups }) => textPart(() => groups.join(", ") || "–") },
         { key: "enabled", title: "State", width: 85, sortBy: ({ enabled }) => Number(enabled), make: ({ enabled }) => fixedPart(fixedBadge(enabled ? "good" : "idle", enabled ? "On" : "Off")) },
-        { key: "plugins", title: "Known by", drop: 1, sortBy: ({ plugins }) => plugins.length, make: knownBy },
+        { key: "plugins", title: "Known by", className: "wide", drop: 1, sortBy: ({ plugins }) => plugins.length, make: knownBy },
         { key: "used", title: "Last minute", width: 110, sortBy: ({ used }) => Number(used), make: ({ used }) => textPart(() => (used ? "used" : "–")) },
       ],
     });
@@ -85,6 +85,11 @@ class CallersPage implements Page {
   }
 }
 
+/** Links that a row has at once: the rest opens. */
+const MAX_LINKS = 3;
+/** The gateway names no more plugins of one caller. */
+const MOST_PLUGINS = 10;
+
 /** "key_auth of route list of shop": links to the places of the plugins. */
 function knownBy({ plugins }: ShownCaller): Part {
   const links = plugins.map((plugin) => {
@@ -92,5 +97,9 @@ function knownBy({ plugins }: ShownCaller): Part {
     const place = [route === null ? null : `route ${route}`, service ?? "all services"].filter((part) => part !== null);
     return link(hashForPlace(plugin), ...breakable([kind, ...place].join(" of ")));
   });
-  return fixedPart(...(links.length === 0 ? ["no plugin"] : links.flatMap((each, i) => (i === 0 ? [each] : [", ", each]))));
+  if (links.length === 0) return fixedPart("no plugin");
+  const listed = (some: readonly HTMLElement[]) => some.flatMap((each, i) => (i === 0 ? [each] : [", ", each]));
+  const rest = links.slice(MAX_LINKS);
+  const count = `and ${links.length === MOST_PLUGINS ? "at least " : ""}${rest.length} more`;
+  return fixedPart(...listed(links.slice(0, MAX_LINKS)), rest.length > 0 && el("details", { class: "more" }, el("summary", {}, count), ...listed(rest)));
 }

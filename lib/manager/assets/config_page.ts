@@ -62,6 +62,7 @@ function fileCard(frame: Frame) {
   return {
     node: card("The file", null, body),
     update(known: ProxyConfig | null) {
+      secrets.hidden = frame.session?.role === "viewer";
       if (known === null || known === config) return;
       if (config === null) replace(body, hint, tools, view.node);
       config = known;
@@ -235,7 +236,7 @@ function settingsCard(frame: Frame) {
 
 function settingValue(name: string, value: string, frame: Frame): Child {
   if (value === "") return el("span", { class: "muted" }, "not set");
-  if (value !== MASK) return el("span", { class: "mono" }, value);
+  if (value !== MASK || frame.session?.role === "viewer") return el("span", { class: "mono" }, value);
   return secretText(name, async () => {
     try {
       return (await ask<Settings>("GET", "/gateway/config"))[name] ?? "";

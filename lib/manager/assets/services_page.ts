@@ -141,6 +141,7 @@ function serviceDetail(service: ServiceConfig, globals: readonly PluginConfig[],
   const warnings = warningList();
   const forms = [["Add a route", "route"], ["Add an upstream", "upstream"], ["Add a rate limit", "limit"]] as const;
   const changes = formLinks(frame, ...forms.map(([text, form]) => [text, form, service.name] as const));
+  const tailLink = el("a", { class: "button", href: `#/tail?${new URLSearchParams({ service: service.name })}` }, "Tail");
   let counts = warningCounts(null);
   const routes = routeTable({
     figuresOf: (row) => figures.route(row.service.name, row.route.name),
@@ -153,7 +154,7 @@ function serviceDetail(service: ServiceConfig, globals: readonly PluginConfig[],
   const node = el(
     "div",
     { class: "stack" },
-    el("div", { class: "toolbar toolbar--apart" }, breadcrumbs([["#/services", "Services"]], service.name), changes.node),
+    el("div", { class: "toolbar toolbar--apart" }, breadcrumbs([["#/services", "Services"]], service.name), el("span", { class: "badges" }, changes.node, tailLink)),
     el("p", { class: "badges" }, badge.node, circuit.node),
     warnings.node,
     strip.node,

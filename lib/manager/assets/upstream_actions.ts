@@ -33,10 +33,7 @@ export function upstreamActions(frame: Frame, service: string, id: string, healt
     refresh() {
       const now = stateNow();
       node.hidden = now === null || frame.session?.write !== true;
-      for (const { state, node: each } of buttons) {
-        each.setAttribute("aria-pressed", String(state === now));
-        each.classList.toggle("button--primary", state === now);
-      }
+      for (const { state, node: each } of buttons) each.setAttribute("aria-pressed", String(state === now));
       setText(note, now === null || now === "use" ? `Drain and Eject hold ${UNTIL}; the file is not changed.` : `Taken out by an administrator ${UNTIL}: it ${ACTIONS[now].effect}.`);
     },
   };
