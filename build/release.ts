@@ -8,6 +8,7 @@ import { devNull, tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { gunzipSync } from "node:zlib";
 import { signatureOf } from "../lib/base/signature.ts";
+import { HEADING } from "./compared.ts";
 import { sha256, type Artefact, type Facts, type Lock } from "./facts.ts";
 import { provenance } from "./provenance.ts";
 import { sbom } from "./sbom.ts";
@@ -30,6 +31,8 @@ function release(): void {
   if (/^## \[Unreleased\]\n+(?!## )./m.test(read("CHANGELOG.md"))) {
     throw new Error(`CHANGELOG.md has changes that ${version} does not have: begin the next version with npm version`);
   }
+  const [ofVersion = ""] = new RegExp(`^## \\[${version.replaceAll(".", "\\.")}\\][^]*?(?=^## |$(?![^]))`, "m").exec(read("CHANGELOG.md")) ?? [];
+  if (!ofVersion.includes(HEADING)) throw new Error(`CHANGELOG.md does not say how ${version} differs from the release before: run npm run compared before npm version`);
   const seconds = process.env.SOURCE_DATE_EPOCH ?? git("log", "-1", "--format=%ct");
   if (!/^\d{1,11}$/.test(seconds)) throw new Error("SOURCE_DATE_EPOCH must be a whole number of seconds since 1970");
   const key = readKey();

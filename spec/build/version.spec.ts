@@ -53,6 +53,10 @@ describe("a version", { timeout: 60_000 }, () => {
     expect(sh("git status --porcelain; git tag; git log -1 --format=%s").stdout).toBe("v0.3.0\nRelease 0.3.0\n");
   });
 
+  it("is no release without a comparison with the one before in CHANGELOG.md: npm run release says how to get it", () => {
+    expect(sh(make)).toMatchObject({ status: 1, stderr: expect.stringContaining("release: CHANGELOG.md does not say how 0.3.0 differs from the release before: run npm run compared before") });
+  });
+
   it("is begun in every document and example by another line, which makes a commit and no heading or tag", () => {
     const changelog = read("CHANGELOG.md");
     expect(sh(next.replaceAll("X.Y.Z", "0.4.0"))).toMatchObject({ status: 0 });
