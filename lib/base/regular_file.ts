@@ -7,16 +7,22 @@ import { missingPermission } from "./errors.ts";
 
 /** Throws the system's error, or one that says what is there instead of a file. */
 export function readRegularFile(path: string): Buffer {
-  // The opening of a FIFO would wait for a writer.
-  const fd = openSync(path, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0));
+  const fd = openRegularFile(path, constants.O_RDONLY);
   try {
-    const found = fstatSync(fd);
-    // The reading of a directory fails by itself.
-    if (!found.isFile() && !found.isDirectory()) throw new Error(`it is ${found.isFIFO() ? "a FIFO" : found.isSocket() ? "a socket" : "a device"}, not a file`);
     return readFileSync(fd);
   } finally {
     closeSync(fd);
   }
+}
+
+export function openRegularFile(path: string, flags: number, mode?: number): number {
+  // The opening of a FIFO would wait for a writer.
+  const fd = openSync(path, flags | (constants.O_NONBLOCK ?? 0), mode);
+  const found = fstatSync(fd);
+  // The reading of a directory fails by itself.
+  if (found.isFile() || found.isDirectory()) return fd;
+  closeSync(fd);
+  throw new Error(`it is ${found.isFIFO() ? "a FIFO" : found.isSocket() ? "a socket" : "a device"}, not a file`);
 }
 
 /** Why a file cannot be read: "no such file". */

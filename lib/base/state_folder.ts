@@ -18,7 +18,10 @@ const MAX_PATH = 80;
 const LOCK = "lock-";
 
 /** Why a folder cannot be used, and what to do. */
-export class StateProblem extends Error {}
+export class StateProblem extends Error {
+  /** Another process holds it. */
+  isHeld = false;
+}
 
 export class StateFolder {
   readonly path: string;
@@ -88,7 +91,8 @@ async function lock(folder: string): Promise<Server> {
   const alive = await Promise.all(others.map((name) => isListening(join(folder, name))));
   if (alive.includes(true) || !readdirSync(folder).includes(own)) {
     server.close();
-    throw new StateProblem(`another process uses ${folder}: give each gateway a folder of its own, or let them count together with global.counters`);
+    const problem = new StateProblem(`another process uses ${folder}: give each gateway a folder of its own, or let them count together with global.counters`);
+    throw Object.assign(problem, { isHeld: true });
   }
   for (const name of others) rmSync(join(folder, name), { force: true });
   return server;

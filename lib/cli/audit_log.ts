@@ -19,7 +19,7 @@ export async function audited(settings: Settings, serve: (settings: Settings, au
   const failing = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
   log.onChange = () => Atomics.store(failing, 0, log.isFailing ? 1 : 0);
   try {
-    log.start();
+    await log.start();
     log.add("start", { by: "start", version, pid: process.pid });
     if (!(await log.written())) throw new Error("its first line could not be written");
   } catch (error) {

@@ -64,33 +64,31 @@ export async function drain(signal: NodeJS.Signals, { gateway, admin, manager, p
   return outcome;
 }
 
-/** Ends the process if something keeps it that cannot be ended, a name look-up until the moment `endsAt`. */
+/** Ends the process if something keeps it that cannot be ended, a call of the system until the moment `endsAt`. */
 function exitBy(endsAt: number, gateway: GatewayCore, log: Log): void {
   const look = entry("the exit", () => {
-    const isLookingUp = process.getActiveResourcesInfo().includes("GetAddrInfoReqWrap");
-    if (isLookingUp && performance.now() < endsAt) return exitBy(endsAt, gateway, log);
-    if (isLookingUp || threadsOf(gateway) > 0) killItself(log);
-    process.exit(0);
+    if (!isKept(gateway)) process.exit(0);
+    if (performance.now() >= endsAt) killItself(log);
+    exitBy(endsAt, gateway, log);
   });
   setTimeout(look, LINGER_MS).unref();
 }
 
-/**
- * The second signal: cuts off what is in flight, so that it is logged and its costs are booked, ends the workers, and the process where one of
- * them does not end.
- */
+/** The second signal: cuts off what is in flight, so that it is logged and its costs are booked, and ends the workers. */
 export async function endAtOnce({ gateway }: Pick<Started, "gateway">, log: Log): Promise<void> {
   await waitAtMost(gateway.close(0), LINGER_MS);
   await waitAtMost(GatewayCore.partsOf(gateway).configuration.followers?.terminate() ?? Promise.resolve(), LINGER_MS);
-  if (threadsOf(gateway) > 0) killItself(log);
+  if (isKept(gateway)) await new Promise((resolve) => setTimeout(resolve, LINGER_MS));
+  if (isKept(gateway)) killItself(log);
 }
 
-function threadsOf(gateway: GatewayCore): number {
-  return GatewayCore.partsOf(gateway).configuration.followers?.alive ?? 0;
+/** Whether `process.exit` would wait: for a worker, for a name look-up, or for a call for a file, such as a write to a disk that hangs. */
+function isKept(gateway: GatewayCore): boolean {
+  const isCalling = process.getActiveResourcesInfo().some((name) => name === "GetAddrInfoReqWrap" || name.startsWith("FSReq"));
+  return isCalling || (GatewayCore.partsOf(gateway).configuration.followers?.alive ?? 0) > 0;
 }
 
-/** `process.exit` would wait for the call. */
 function killItself(log: Log): void {
-  log.error("the process is killed, since a call of a plugin or a name look-up does not end");
+  log.error("the process is killed, since a call of a plugin, of the disk or a name look-up does not end");
   process.kill(process.pid, "SIGKILL");
 }

@@ -29,9 +29,10 @@ export function touchedFiles(settings: Settings, { accessLog: { enabled, file },
   const backendCa = settings.manager?.backendCaPath ?? null;
   const state = settings.stateDir === null ? [] : [resolve(settings.stateDir, "*")];
   const ownLog = settings.audit === null ? [] : [resolve(settings.audit.logPath)];
-  const writes = [...(enabled && file !== undefined ? [file] : []), ...state, ...ownLog, ...writtenByAdmin(settings)];
-  const patterns = [...state, ...besidesOf(resolve(settings.configPath))];
-  return { watched, reads: [...state, ...ownLog, ...watched, ...(backendCa === null ? [] : [resolve(backendCa)])], writes, patterns };
+  const held = ownLog.map((path) => `${path}.lock*`);
+  const writes = [...(enabled && file !== undefined ? [file] : []), ...state, ...ownLog, ...held, ...writtenByAdmin(settings)];
+  const patterns = [...state, ...held, ...besidesOf(resolve(settings.configPath))];
+  return { watched, reads: [...state, ...ownLog, ...held, ...watched, ...(backendCa === null ? [] : [resolve(backendCa)])], writes, patterns };
 }
 
 /** What flags of Node's permission model open for reading. Folders have a slash at the end. */

@@ -1,17 +1,15 @@
 /**
  * `edge-gateway verify-log`: checks that an audit log is whole: that no line of its files was changed, removed, put in or moved.
  */
-import { closeSync, constants, fstatSync, openSync, readSync } from "node:fs";
-import { Chain, chainedLine, MAX_LINE_BYTES } from "../base/audit_chain.ts";
-import { whyUnreadable } from "../base/regular_file.ts";
+import { closeSync, constants, fstatSync, readSync } from "node:fs";
+import { Chain, chainedLine, LINE_FEED, MAX_LINE_BYTES } from "../base/audit_chain.ts";
+import { openRegularFile, whyUnreadable } from "../base/regular_file.ts";
 import { signatureOf } from "../base/signature.ts";
 import type { RunCommand } from "./arguments.ts";
 import { counted } from "./counted.ts";
 import { Failure } from "./failure.ts";
 import { readNamedFile } from "./named_files.ts";
 import { printable } from "./terminal.ts";
-
-const LINE_FEED = 0x0a;
 
 export const verifyLog: RunCommand = async ({ operands: files, flags: { partial, key } }) => {
   if (files.length === 0) throw new Failure("verify-log needs the files of an audit log, the oldest first: edge-gateway verify-log FILE…", 2);
@@ -43,11 +41,12 @@ class LogReader {
 
   /** Throws a `Failure`. */
   read(file: string): void {
-    const fd = open(file);
+    let fd: number | null = null;
     const piece = Buffer.alloc(MAX_LINE_BYTES);
     let rest: Buffer = Buffer.alloc(0);
     let number = 0;
     try {
+      fd = openRegularFile(file, constants.O_RDONLY);
       // What is written from now on is not read: a file that grows must have an end.
       for (let at = 0, { size } = fstatSync(fd); at < size; ) {
         const read = readSync(fd, piece, 0, Math.min(piece.length, size - at), at);
@@ -62,9 +61,9 @@ class LogReader {
         rest = bytes;
       }
     } catch (error) {
-      throw error instanceof Failure ? error : unreadable(file, error);
+      throw error instanceof Failure ? error : new Failure(`cannot read ${file}: ${whyUnreadable(error)}`, 2);
     } finally {
-      closeSync(fd);
+      if (fd !== null) closeSync(fd);
     }
     // Its newline is missing: the next file may go on behind it.
     if (rest.length > 0) this.#take(rest, file, number + 1, true);
@@ -92,23 +91,6 @@ class LogReader {
     if (isFirst) this.#first = seq;
     chain.follow(Buffer.from(line), seq);
   }
-}
-
-/** Throws a `Failure`. Without waiting for a pipe. */
-function open(file: string): number {
-  let fd: number | null = null;
-  try {
-    fd = openSync(file, constants.O_RDONLY | constants.O_NONBLOCK);
-    if (fstatSync(fd).isFile()) return fd;
-    throw new Error("it is no file");
-  } catch (error) {
-    if (fd !== null) closeSync(fd);
-    throw unreadable(file, error);
-  }
-}
-
-function unreadable(file: string, error: unknown): Failure {
-  return new Failure(`cannot read ${file}: ${whyUnreadable(error)}`, 2);
 }
 
 function broken(file: string, number: number, what: string): Failure {

@@ -10,15 +10,21 @@ const MAX_WAITING = 10_000;
 /** Events wait this long for others. In milliseconds. */
 const HOLD_MS = 2;
 
+interface Batch {
+  readonly events: AuditEvent[];
+  /** How many there were besides. */
+  lost: number;
+  /** Who waits for them. */
+  readonly done: ((isWritten: boolean) => void)[];
+}
+
 export class AuditEvents implements AuditSink {
   readonly #send: (events: readonly AuditEvent[], lost: number) => void;
-  #held: AuditEvent[] = [];
-  #lost = 0;
-  #timer: NodeJS.Timeout | null = null;
-  /** Of each batch that was sent and not answered: how many events it has, and who waits for them. */
-  readonly #sent: { readonly count: number; readonly done: ((isWritten: boolean) => void)[] }[] = [];
-  #done: ((isWritten: boolean) => void)[] = [];
+  #next: Batch = { events: [], lost: 0, done: [] };
+  /** Those that were sent and not answered, the oldest first. */
+  readonly #sent: Batch[] = [];
   #waiting = 0;
+  #timer: NodeJS.Timeout | undefined;
 
   constructor(send: (events: readonly AuditEvent[], lost: number) => void) {
     this.#send = send;
@@ -26,34 +32,35 @@ export class AuditEvents implements AuditSink {
 
   add(event: string, fields: object): void {
     if (this.#waiting >= MAX_WAITING) {
-      this.#lost++;
+      this.#next.lost++;
       return;
     }
     this.#waiting++;
-    this.#held.push(auditEvent(event, fields, systemClock.wall()));
+    this.#next.events.push(auditEvent(event, fields, systemClock.wall()));
     this.#timer ??= setTimeout(entry("events for the audit log", () => this.flush()), HOLD_MS);
   }
 
   flush(): void {
-    if (this.#timer !== null) clearTimeout(this.#timer);
-    this.#timer = null;
-    if (this.#held.length === 0 && this.#lost === 0) return;
-    this.#sent.push({ count: this.#held.length, done: this.#done });
-    this.#send(this.#held, this.#lost);
-    [this.#held, this.#done, this.#lost] = [[], [], 0];
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    const batch = this.#next;
+    if (batch.events.length === 0 && batch.lost === 0) return;
+    this.#next = { events: [], lost: 0, done: [] };
+    this.#sent.push(batch);
+    this.#send(batch.events, batch.lost);
   }
 
   /** The main thread has dealt with the oldest batch. */
   answered(isWritten: boolean): void {
-    const { count = 0, done = [] } = this.#sent.shift() ?? {};
-    this.#waiting -= count;
+    const { events, done } = this.#sent.shift()!;
+    this.#waiting -= events.length;
     for (const each of done) each(isWritten);
   }
 
   async written(): Promise<boolean> {
     if (this.#waiting >= MAX_WAITING) return false;
     let isWritten = false;
-    await waitAtMost(new Promise<void>((resolve) => this.#done.push((known) => resolve(void (isWritten = known)))), MAX_WAIT_MS);
+    await waitAtMost(new Promise<void>((resolve) => this.#next.done.push((known) => resolve(void (isWritten = known)))), MAX_WAIT_MS);
     return isWritten;
   }
 }

@@ -27,7 +27,7 @@ export async function audit(): Promise<boolean> {
   const path = join(folder, "audit.log");
   const log = new AuditLog({ path, fail: "open", clock: systemClock, log: createLog() });
   try {
-    log.start();
+    await log.start();
     const recording = new GatewayAudit({ fail: "open", refusals: true, failing: new Int32Array(1) }, log);
     const refuse: Handler = ({ call }) => problem(call, "key_missing");
     const watched = recording.watch(undefined)!(refuse as never, {} as never) as Handler;

@@ -1,10 +1,11 @@
 /** The setting AUDIT_LOG of the program: which events its file has, who asked for what, and how it ends. */
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { spawnSync } from "node:child_process";
+import { chmodSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { digestOf } from "../admin/writable.ts";
 import { oneService } from "../support/gateway.ts";
-import { emptyFolder, fileWith, program, runningFile, runningProgram } from "../support/process.ts";
+import { emptyFolder, fileWith, program, PROGRAM, runningFile, runningProgram } from "../support/process.ts";
 import { ask, eventually } from "../support/raw_client.ts";
 import { signed, signingKeys } from "../support/signing_keys.ts";
 
@@ -20,6 +21,10 @@ async function loggedIn(port: number, name: string, password: string) {
   return (method: string, path: string, body?: string, more: Record<string, string> = {}) =>
     ask(port, { method, path, headers: { cookie, ...(body !== undefined && { "content-type": "application/json" }), ...more }, ...(body !== undefined && { body }) });
 }
+
+/** A user for whom permissions count. */
+const USER = process.getuid!() === 0 ? { uid: 65534, gid: 65534 } : {};
+const CAN_RUN = spawnSync(process.execPath, [PROGRAM, "--version"], USER).status === 0;
 
 describe("AUDIT_LOG", () => {
   it("has who did what and from where, and no secret; verify-log finds it whole", async () => {
@@ -99,6 +104,41 @@ describe("AUDIT_LOG", () => {
     expect(closed).toMatchObject({ code: 2, stderr: expect.stringContaining(`AUDIT_LOG (--audit-log): cannot write to ${folder}: it is a folder`) as string });
     const open = await runningProgram(oneService(9), [], { AUDIT_LOG: folder });
     expect(open.stderr()).toContain("the audit log cannot be written");
+  });
+
+  it.skipIf(!CAN_RUN)("with closed does not start where its user may not write: a folder, or the file of another owner (skipped where user 65534 cannot read the program)", async () => {
+    const [folder, config] = [emptyFolder(), fileWith(oneService(9))];
+    const path = join(folder, "audit.log");
+    const start = () => spawnSync(process.execPath, [PROGRAM, "--config", config, "--http-port", "0"], { env: { AUDIT_LOG: path, AUDIT_FAIL: "closed" }, encoding: "utf8", ...USER });
+    chmodSync(join(config, ".."), 0o755);
+    chmodSync(folder, 0o555);
+    expect(start()).toMatchObject({ status: 2, stderr: expect.stringContaining(`cannot write to ${path}: permission denied`) as string });
+    chmodSync(folder, 0o755);
+    writeFileSync(path, "", { mode: process.getuid!() === 0 ? 0o600 : 0o400 });
+    expect(start()).toMatchObject({ status: 2, stderr: expect.stringContaining(`cannot write to ${path}: permission denied`) as string });
+    if (process.getuid!() !== 0) return;
+    chmodSync(path, 0o666);
+    expect(start()).toMatchObject({ status: 2, stderr: expect.stringContaining(`cannot write to ${path}: other users may open it: chmod 600`) as string });
+  });
+
+  it("a second process on one file is exit code 2 with closed; with open it writes once the first has ended, and counts what was lost: the chain is whole", async () => {
+    const path = join(emptyFolder(), "audit.log");
+    const config = oneService(9);
+    const first = await runningProgram(config, [], { AUDIT_LOG: path, AUDIT_FAIL: "closed" });
+    const closed = await program(["--config", fileWith(config), "--http-port", "0"], { environment: { AUDIT_LOG: path, AUDIT_FAIL: "closed" } }).ended;
+    expect(closed).toMatchObject({ code: 2, stderr: expect.stringContaining(`cannot write to ${path}: another process writes it: name a file for each`) as string });
+    const open = await runningProgram(config, [], { AUDIT_LOG: path });
+    await open.says(/"message":"the audit log cannot be written".*another process writes it/);
+    open.child.kill("SIGHUP");
+    await open.says(/"by":"signal"/);
+    expect(eventsOf(path)).toEqual(["start", "configuration_applied"]);
+    first.child.kill("SIGTERM");
+    await first.ended;
+    open.child.kill("SIGTERM");
+    await open.ended;
+    const [lines, lost] = [linesOf(path), linesOf(path).reduce((sum, line) => sum + Number(line.lost ?? 0), 0)];
+    expect([lines[2]!.event, lines.at(-1)!.event, lines.length + lost]).toEqual(["stop", "stop", 7]);
+    expect(await verified(path)).toMatchObject({ code: 0 });
   });
 
   it.each<[Record<string, string>, string]>([

@@ -78,5 +78,21 @@ it("the process ends by the grace although a name look-up hangs in Node's thread
   expect([signal, stderr]).toEqual(["SIGKILL", expect.stringContaining("a name look-up does not end")]);
 });
 
+it("the process ends by the grace although the disk of the audit log hangs in Node's thread pool", async () => {
+  const { port } = await backend();
+  const environment = { AUDIT_LOG: join(emptyFolder(), "audit.log"), NODE_OPTIONS: `--import data:text/javascript,${encodeURIComponent(hangingDisk(fifo()))}` };
+  const running = await runningProgram(oneService(port), ["--shutdown-grace-s", "1"], environment);
+  await running.says("the disk takes longer than a second");
+  const from = performance.now();
+  running.child.kill("SIGTERM");
+  const { signal, stderr } = await running.ended;
+  expect([signal, stderr]).toEqual(["SIGKILL", expect.stringContaining("the process is killed, since a call of a plugin, of the disk or")]);
+  expect(performance.now() - from).toBeGreaterThan(900);
+});
+
+/** No write ever ends: the opening of a FIFO waits for its other end. */
+const hangingDisk = (path: string) =>
+  `import fs from "node:fs"; import { syncBuiltinESMExports } from "node:module"; fs.write = (...given) => fs.open(${JSON.stringify(path)}, "r", given.at(-1)); syncBuiltinESMExports();`;
+
 /** A look-up that never ends keeps the process: both are made up, since no real one lasts for ever. */
 const HANGING = `process.getActiveResourcesInfo = () => ["GetAddrInfoReqWrap"]; setInterval(() => {}, 1000);`;

@@ -46,7 +46,8 @@ const PARTS = {
   callers: /^lib\/(?:config\/(?:callers|caller_list)|plugins\/callers)$/,
   tests: /^lib\/config\/(?:read_)?tests$/,
   counters: /^lib\/store\/(?!redis|resp|shared_|held_|costs$|quota)/,
-  state: /^lib\/(?:cli\/(?:state_dir|seen_file)|base\/state_folder|store\/quota_file)$/,
+  state: /^lib\/(?:cli\/(?:state_dir|seen_file)|store\/quota_file)$/,
+  heldFolder: /^lib\/base\/state_folder$/,
   auditLog: /^lib\/(?:cli\/audit_log|gateway\/gateway_audit|observe\/audit_(?:log|file)|base\/audit_chain)$/,
   quotas: /^lib\/(?:store\/quotas|base\/calendar)$/,
   costs: /^lib\/(?:plugins\/costs|config\/cost|http\/json_number)$/,
@@ -119,8 +120,8 @@ describe("the program loads what is named, and only that,", () => {
     ["with a limit of costs", withService({ plugins: [{ name: "rate_limit", config: { limit_min: 1, cost: { response_header: "X-Cost" } } }] }), [], {}, ["kinds", "plugins", "counters", "costs"]],
     ["with a limit in shadow mode", withService({ plugins: [{ name: "rate_limit", config: { limit_min: 1, mode: "shadow" } }] }), [], {}, ["kinds", "plugins", "counters", "shadow"]],
     ["with a quota", withService({ plugins: [{ name: "quota", config: { limit: 1, per: "day" } }] }), [], {}, ["kinds", "plugins", "counters", "quotas", "reporting", "warnings"]],
-    ["with a folder of state", quickstart, [], { STATE_DIR: "folder" }, ["counters", "state", "quotas", "settings"]],
-    ["with an audit log", quickstart, [], { AUDIT_LOG: "file" }, ["auditLog", "logFile", "settings"]],
+    ["with a folder of state", quickstart, [], { STATE_DIR: "folder" }, ["counters", "state", "heldFolder", "quotas", "settings"]],
+    ["with an audit log", quickstart, [], { AUDIT_LOG: "file" }, ["heldFolder", "auditLog", "logFile", "settings"]],
     ["with limits of groups", withService({ plugins: [{ name: "rate_limit", config: { limit_min: 1, limits_by_group: { gold: { limit_min: 2 } } } }] }), [], {}, ["kinds", "plugins", "counters", "groupLimits", "warnings"]],
     ["with a limit of requests in progress", withService({ plugins: [{ name: "concurrency", config: { max_in_flight: 1 } }] }), [], {}, ["kinds", "plugins", "counters", "heldCounts", "shared", "warnings"]],
     ["with a guard of a route", withService({ routes: [{ path: "/a", plugins: [{ name: "key_auth", config: { key: "a" } }] }, { path: "/" }] }), [], {}, ["kinds", "plugins", "warnings"]],
@@ -215,6 +216,11 @@ describe("the settings", () => {
     expect([1, 2].map((workers) => counting(workers, {}))).toEqual([[], []]);
     expect([1, 2].map((workers) => counting(workers, { PROBE_PORT: "0" }))).toEqual([["metrics"], ["metrics", "workerReports"]]);
     expect([1, 2].map((workers) => counting(workers, ADMIN))).toEqual([["metrics"], ["metrics", "workerReports"]]);
+  });
+
+  it("name the audit log, in all threads, with AUDIT_LOG alone", () => {
+    const auditing = (environment: Record<string, string>) => partsNamedBy(accepted(readSettings({}, { WORKERS: "2", ...ADMIN, ...environment }))).includes("gatewayAudit");
+    expect([auditing({}), auditing({ AUDIT_LOG: "a.log" })]).toEqual([false, true]);
   });
 });
 

@@ -12,7 +12,7 @@ import { signingKeys } from "../support/signing_keys.ts";
 
 async function logOf(count: number, path = join(emptyFolder(), "audit.log")): Promise<string> {
   const log = new AuditLog({ path, fail: "open", clock: systemClock, log: silentLog });
-  log.start();
+  await log.start();
   for (let i = 0; i < count; i++) log.add("login", { i });
   await log.close();
   return path;
@@ -104,7 +104,7 @@ describe("verify-log", () => {
     expect(await verified([path])).toMatch(/^1: broken: .* line 2 is torn/);
   });
 
-  it.each([["/dev/zero", /it is no file/], ["/", /./], ["/nowhere", /./]])("exits with 2 for %s, which it cannot read", async (path, why) => {
+  it.each([["/dev/zero", /it is a device, not a file/], ["/", /./], ["/nowhere", /./]])("exits with 2 for %s, which it cannot read", async (path, why) => {
     expect(await verified([path])).toMatch(new RegExp(`^2: cannot read ${path}: ${why.source}`));
   });
 

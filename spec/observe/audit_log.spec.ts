@@ -1,29 +1,36 @@
 /** The audit log: its file, its chain over failures and restarts, and what the next line says of events that were lost. */
+import { execFileSync, spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
-import { chmodSync, mkdirSync, readFileSync, renameSync, statSync, symlinkSync, truncateSync, writeFileSync, writeSync } from "node:fs";
+import { chmodSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, renameSync, rmSync, statSync, symlinkSync, truncateSync, writeFileSync, writeSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { describe, expect, it } from "vitest";
+import { afterAll, describe, expect, it } from "vitest";
 import { chainedLine, Chain } from "../../lib/base/audit_chain.ts";
 import { systemClock, type Clock } from "../../lib/base/clock.ts";
-import { silentLog } from "../../lib/base/log.ts";
+import { createLog, silentLog } from "../../lib/base/log.ts";
 import { AuditLog, type AuditLogOptions, type Disk } from "../../lib/observe/audit_log.ts";
 import { emptyFolder } from "../support/process.ts";
 
 type Line = Readonly<Record<string, unknown>> & { readonly seq: number; readonly prev: string };
 
-const SYSTEM: Disk = { write: async (fd, bytes, from) => writeSync(fd, bytes, from), sync: async () => {} };
+const SYSTEM: Disk = async (fd, bytes, from) => writeSync(fd, bytes, from);
 
 const pathIn = (folder = emptyFolder()) => join(folder, "audit.log");
 const sha256 = (bytes: Buffer | string) => createHash("sha256").update(bytes).digest("hex");
 
-function opened(path: string, options: Partial<AuditLogOptions> = {}): AuditLog {
+async function opened(path: string, options: Partial<AuditLogOptions> = {}): Promise<AuditLog> {
   const log = new AuditLog({ path, fail: "open", clock: systemClock, log: silentLog, ...options });
-  log.start();
+  try {
+    await log.start();
+  } catch (error) {
+    await log.close();
+    throw error;
+  }
   return log;
 }
 
 async function written(path: string, names: readonly string[], options: Partial<AuditLogOptions> = {}): Promise<void> {
-  const log = opened(path, options);
+  const log = await opened(path, options);
   for (const name of names) log.add(name, {});
   await log.close();
 }
@@ -89,19 +96,22 @@ describe("the audit log", () => {
     ["a symbolic link", (path) => symlinkSync("/dev/null", path), /it is a symbolic link: name the file itself/],
     ["a file in no folder", () => {}, /there is no such folder/],
     ["a file with something else", (path) => writeFileSync(path, "a\nb\n"), /something else than an audit log/],
+    ["a link to a device", (path) => symlinkSync("/dev/full", path), /it is a symbolic link/],
+    ["a device", () => {}, /it is a device, not a file/],
+    ["a FIFO", (path) => execFileSync("mkfifo", [path]), /it is a FIFO, not a file/],
     ["a file of one line without its newline", (path) => writeFileSync(path, "a token"), /something else than an audit log/],
-  ])("with closed does not open %s", (what, make, why) => {
-    const path = what === "a file in no folder" ? join(pathIn(), "below") : pathIn();
+  ])("with closed does not open %s", async (what, make, why) => {
+    const path = what === "a file in no folder" ? join(pathIn(), "below") : what === "a device" ? "/dev/full" : pathIn();
     make(path);
-    expect(() => opened(path, { fail: "closed" })).toThrow(why);
+    await expect(opened(path, { fail: "closed" })).rejects.toThrow(why);
   });
 
   it.each(["a\nb\n", "a token"])("leaves a file with something else as it is, when it starts and when it is reopened: %j", async (text) => {
     const foreign = pathIn();
     writeFileSync(foreign, text, { mode: 0o644 });
-    expect(() => opened(foreign, { fail: "closed" })).toThrow();
+    await expect(opened(foreign, { fail: "closed" })).rejects.toThrow();
     const path = pathIn();
-    const log = opened(path);
+    const log = await opened(path);
     log.add("start", {});
     renameSync(foreign, path);
     log.reopen();
@@ -109,9 +119,34 @@ describe("the audit log", () => {
     expect([readFileSync(path, "utf8"), statSync(path).mode & 0o777]).toEqual([text, 0o644]);
   });
 
+  it("is held by one at a time: with closed a second one is refused, and the next one goes on with the chain", async () => {
+    const path = pathIn();
+    const first = await opened(path);
+    first.add("start", {});
+    await expect(opened(path, { fail: "closed" })).rejects.toThrow("another process writes it: name a file for each");
+    await first.close();
+    await written(path, ["start"], { fail: "closed" });
+    expect(linesOf(path).map(({ seq }) => seq)).toEqual([1, 2]);
+  });
+
+  it("is written, with a warning, where a socket cannot be made that shows others that it is held", async () => {
+    const path = join(emptyFolder(), "x".repeat(100));
+    const said: string[] = [];
+    await written(path, ["start"], { log: createLog({ level: "info", format: "json", write: (line) => void said.push(line) }), fail: "closed" });
+    expect(linesOf(path)).toHaveLength(1);
+    expect(said.map((line) => JSON.parse(line) as unknown)).toMatchObject([{ level: "warn", message: "it cannot be seen whether another process writes the audit log", file: path, error: expect.stringContaining("more than 80 bytes") as string }]);
+  });
+
+  it("leaves nothing beside a file that it does not write", async () => {
+    const path = pathIn();
+    mkdirSync(path);
+    await expect(opened(path, { fail: "closed" })).rejects.toThrow();
+    expect(readdirSync(join(path, ".."))).toEqual(["audit.log"]);
+  });
+
   it("writes no more than one line for an event, whatever its texts have, and cuts them", async () => {
     const path = pathIn();
-    const log = opened(path);
+    const log = await opened(path);
     const user = '\n{"seq":1}\r\u2028\u0085\u001b[2J\ud800"\\' + "x".repeat(1000);
     log.add("login_failed", { user });
     await log.close();
@@ -122,7 +157,7 @@ describe("the audit log", () => {
 
   it("goes on in a new file after it was renamed, and in the same one after it was truncated", async () => {
     const path = pathIn();
-    const log = opened(path, { fail: "closed" });
+    const log = await opened(path, { fail: "closed" });
     log.add("start", {});
     await log.written();
     const first = textsOf(path)[0]!;
@@ -142,16 +177,13 @@ describe("the audit log", () => {
 
 /** Writes `room` bytes, and then fails until there is room. */
 function smallDisk(room: number) {
-  const disk = {
-    room,
-    write: async (fd: number, bytes: Buffer, from: number) => {
-      if (disk.room === 0) throw new Error("ENOSPC: no space left on device");
-      const most = Math.min(disk.room, bytes.length - from);
-      disk.room -= most;
-      return SYSTEM.write(fd, bytes.subarray(0, from + most), from);
-    },
-    sync: SYSTEM.sync,
+  const disk = async (fd: number, bytes: Buffer, from: number) => {
+    if (disk.room === 0) throw new Error("ENOSPC: no space left on device");
+    const most = Math.min(disk.room, bytes.length - from);
+    disk.room -= most;
+    return SYSTEM(fd, bytes.subarray(0, from + most), from);
   };
+  disk.room = room;
   return disk;
 }
 
@@ -174,10 +206,41 @@ async function until(holds: () => boolean): Promise<void> {
 /** Its timers run at once. */
 const HASTY: Clock = { ...systemClock, after: (_ms, run) => systemClock.after(0, run) };
 
+/** A disk of its own with room for 64 KiB; null: it needs Linux, and the right to mount. */
+const TINY_DISK = (() => {
+  const folder = mkdtempSync(join(tmpdir(), "edge-gateway-disk-"));
+  if (spawnSync("mount", ["-t", "tmpfs", "-o", "size=64k", "tmpfs", folder]).status === 0) return folder;
+  rmSync(folder, { recursive: true });
+  return null;
+})();
+afterAll(() => {
+  if (TINY_DISK === null) return;
+  spawnSync("umount", [TINY_DISK]);
+  rmSync(TINY_DISK, { recursive: true });
+});
+
 describe("the audit log on a full disk", () => {
+  it.skipIf(TINY_DISK === null).each(["open", "closed"] as const)("of the system goes on once there is room, with %s (skipped without the right to mount)", async (fail) => {
+    const [path, filler] = [join(TINY_DISK!, `${fail}.log`), join(TINY_DISK!, "filler")];
+    const log = await opened(path, { fail, clock: { ...HASTY, after: (ms, run) => systemClock.after(ms === 1_000 ? 5 : 0, run) } });
+    log.add("start", {});
+    await until(() => existsSync(path) && readFileSync(path).length > 0);
+    expect(() => writeFileSync(filler, Buffer.alloc(100_000))).toThrow(/ENOSPC/);
+    for (let i = 0; i < 100; i++) log.add("login", { user: "x".repeat(200), i });
+    await until(() => log.isFailing);
+    rmSync(filler);
+    log.add("stop", {});
+    await log.close();
+    const lines = textsOf(path).filter((text) => chainedLine(Buffer.from(text)) !== null).map((text) => JSON.parse(text) as Line);
+    const lost = lines.reduce((sum, line) => sum + Number(line.lost ?? 0), 0);
+    expect([isWhole(path), lines.at(-1)!.event, lines.length + lost]).toEqual([true, "stop", 102]);
+    if (fail === "closed") expect(lost).toBe(0);
+    else expect(lost).toBeGreaterThan(0);
+  });
+
   it.each([0, 1, 50, 150, 179, 180, 181, 400])("with open counts the events that could not be written in the next line; %i bytes fit", async (room) => {
     const [path, disk] = [pathIn(), smallDisk(room)];
-    const log = opened(path, { disk });
+    const log = await opened(path, { disk });
     for (let i = 0; i < 5; i++) log.add("login", { i });
     await until(() => log.isFailing);
     disk.room = Infinity;
@@ -190,7 +253,7 @@ describe("the audit log on a full disk", () => {
 
   it.each([0, 1, 150, 400])("with closed keeps them, and says that it fails until they are written; %i bytes fit", async (room) => {
     const [path, disk] = [pathIn(), smallDisk(room)];
-    const log = opened(path, { disk, fail: "closed", clock: { ...HASTY, after: (ms, run) => systemClock.after(ms === 1_000 ? 5 : 0, run) } });
+    const log = await opened(path, { disk, fail: "closed", clock: { ...HASTY, after: (ms, run) => systemClock.after(ms === 1_000 ? 5 : 0, run) } });
     for (let i = 0; i < 5; i++) log.add("login", { i });
     expect(await log.written()).toBe(false);
     expect([log.isFailing, await log.written()]).toEqual([true, false]);
@@ -205,7 +268,7 @@ describe("the audit log on a full disk", () => {
   it("with closed fails while a write takes longer than a second, and no longer once it is over", async () => {
     let go = () => {};
     const slow = new Promise<void>((resolve) => (go = resolve));
-    const log = opened(pathIn(), { fail: "closed", clock: HASTY, disk: { ...SYSTEM, write: async (...of) => (await slow, SYSTEM.write(...of)) } });
+    const log = await opened(pathIn(), { fail: "closed", clock: HASTY, disk: async (...of) => (await slow, SYSTEM(...of)) });
     log.add("login", {});
     expect(await log.written()).toBe(false);
     go();
@@ -218,7 +281,7 @@ describe("the audit log on a full disk", () => {
     let go = () => {};
     const slow = new Promise<void>((resolve) => (go = resolve));
     const path = pathIn();
-    const log = opened(path, { disk: { ...SYSTEM, write: async (...of) => (await slow, SYSTEM.write(...of)) } });
+    const log = await opened(path, { disk: async (...of) => (await slow, SYSTEM(...of)) });
     const event = { time: "", event: "login", fields: `"text":"${"x".repeat(10_000)}"` };
     log.addEvents(Array.from({ length: 1_000 }, () => event), 7);
     go();

@@ -11,6 +11,7 @@ import { RENEWED, SHOP } from "../support/more_certs.ts";
 import { freePort } from "../support/origin.ts";
 import { emptyFolder, fileWith, logLines, program } from "../support/process.ts";
 import { ask } from "../support/raw_client.ts";
+import { recorder } from "../support/recorder.ts";
 import { nodeOf, RELEASES } from "./nodes.ts";
 import { until } from "./redis.ts";
 import { clientOn, probeModule, withWorkers, workersOn, type Workers } from "./workers.ts";
@@ -284,7 +285,9 @@ describe("logs of workers", () => {
 describe("the end of a program with workers", () => {
   it("cuts off what is in flight after the grace, and says so", async () => {
     const { port } = await backend(() => {});
-    const running = await withWorkers(oneService(port), { environment: { SHUTDOWN_GRACE_S: "1" } });
+    const recording = recorder();
+    const running = await withWorkers(oneService(port), { environment: { SHUTDOWN_GRACE_S: "1", ...recording.environment } });
+    expect(recording.modules().filter((module) => module.includes("audit"))).toEqual([]);
     const client = await keptClient(running.port);
     const cut = expect(client.ask("/a/x")).rejects.toThrow();
     await until(async () => (JSON.parse(await running.admin("/gateway/status")) as { in_flight: number }).in_flight === 1);
