@@ -20,7 +20,7 @@ import type * as processes from "./process_request.ts";
 import type * as reloading from "./reload_request.ts";
 import type * as schemas from "./schema_request.ts";
 import type * as ofSession from "./session.ts";
-import type { Account, Role } from "./session.ts";
+import type { Account } from "./session.ts";
 import type * as tails from "./tail_request.ts";
 import type * as showing from "./shown_request.ts";
 import type * as upstreams from "./upstream_request.ts";
@@ -88,9 +88,9 @@ export class Endpoints {
     const { gateway, onRequest } = options;
     const shown = (path: showing.ShownPath): Endpoint => ({
       method: "GET",
-      answer: async (inbound, { role }) => (await loaded(onRequest.shown)).shownRequest(path, inbound, options, this.#secretsFor(inbound.target, role)),
+      answer: async (inbound, who) => (await loaded(onRequest.shown)).shownRequest(path, inbound, options, this.#secretsFor(inbound.target, who)),
     });
-    const explain: Endpoint["answer"] = async (inbound, { role }) => (await loaded(onRequest.explain)).explainRequest(inbound, options, this.#secretsFor(inbound.target, role));
+    const explain: Endpoint["answer"] = async (inbound, who) => (await loaded(onRequest.explain)).explainRequest(inbound, options, this.#secretsFor(inbound.target, who));
     const reload: Endpoint["answer"] = async (inbound, { user }) => (await loaded(onRequest.reload)).reloadRequest(inbound, user, options);
     this.#table = {
       "/login": { method: "POST", isOpen: true, answer: (inbound) => this.#logIn(inbound) },
@@ -194,9 +194,9 @@ export class Endpoints {
     return problem(inbound.call, "forbidden", { detail: "A viewer reads, and may do nothing else." });
   }
 
-  /** `secrets=masked`: as with ADMIN_REDACT_SECRETS. */
-  #secretsFor(target: string, role: Role): Secrets {
-    return role === "viewer" || this.#options.redactSecrets || queryOf(target).get("secrets") === "masked" ? "masked" : "shown";
+  /** `secrets=masked`: as with ADMIN_REDACT_SECRETS. A request with credentials gets none: browsers add those to the requests of other pages. */
+  #secretsFor(target: string, { role, expiresAt }: Who): Secrets {
+    return role === "viewer" || expiresAt === null || this.#options.redactSecrets || queryOf(target).get("secrets") === "masked" ? "masked" : "shown";
   }
 
   async #logIn(inbound: Inbound): Promise<Reply> {

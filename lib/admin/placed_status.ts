@@ -28,7 +28,7 @@ function positionsOf(warnings: readonly Warning[], gateway: object): readonly (P
   const missing = paths.filter((path) => path !== null && !found.has(JSON.stringify(path))) as Path[];
   if (missing.length > 0) {
     const places = placesIn(source.text, missing);
-    for (const path of missing) found.set(JSON.stringify(path), places.positionAt(path));
+    for (const path of missing) found.set(JSON.stringify(path), places(path));
   }
   return paths.map((path) => found.get(JSON.stringify(path)) ?? null);
 }

@@ -61,7 +61,9 @@ async function dryRunReply({ call }: Inbound, gateway: InterfaceOptions["gateway
 const DRY_RUN_RETRY_MS = 5000;
 
 export function dryRunView(dryRun: DryRun) {
-  return view({ ...dryRun, warnings: dryRun.warnings.map((warning) => warningView(warning, warning)) });
+  const { tests, warnings } = dryRun;
+  // What tests expect has names of headers.
+  return { ...view({ ...dryRun, tests: null }), warnings: warnings.map((warning) => warningView(warning, warning)), tests: tests && { ...view({ ...tests, failures: [] }), failures: tests.failures } };
 }
 
 async function readReloadRequest(inbound: Inbound): Promise<{ readonly isDryRun: boolean } | Unreadable> {

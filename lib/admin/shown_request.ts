@@ -7,6 +7,7 @@ import type { Inbound } from "../server/inbound.ts";
 import { placedStatus } from "./placed_status.ts";
 import { json } from "./replies.ts";
 import { configView, gatewayView, testsView, view, type InterfaceOptions, type Secrets } from "./views.ts";
+import { writtenTests } from "./written_tests.ts";
 
 export type ShownPath = "/gateway" | "/gateway/config" | "/gateway/status" | "/gateway/health" | "/gateway/stats" | "/gateway/tests";
 
@@ -28,6 +29,6 @@ export async function shownRequest(path: ShownPath, { headers }: Inbound, option
     case "/gateway/stats":
       return figures(() => view(gateway.recentStats("all")));
     case "/gateway/tests":
-      return json(200, testsView(gateway.lastTests));
+      return json(200, testsView(gateway.lastTests, writtenTests(gateway, secrets)));
   }
 }

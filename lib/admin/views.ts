@@ -79,11 +79,20 @@ export function statusView({ uptimeMs, warnings, ...status }: GatewayStatus, pos
   return { ...view(status), uptime_s: Math.floor(uptimeMs / 1000), warnings: warnings.map((warning, i) => warningView(warning, positions[i])) };
 }
 
-/** As `edge-gateway test --json`, with the time of the run and the digest of the configuration that was tested. */
-export function testsView(last: LastTests | null) {
+/** What the text of a configuration has of a test. */
+export interface WrittenTest extends Omit<ShownIssue, "message"> {
+  readonly name: string;
+  /** Null: the configuration is not in force, so that nobody knows which of its texts are secrets. */
+  readonly request: Json;
+}
+
+/** As `edge-gateway test --json`, with the time of the run, the digest of the configuration that was tested, and what its text has of each test. */
+export function testsView(last: LastTests | null, written: readonly WrittenTest[] = []) {
   if (last === null) return { at: null, digest: null, passed: 0, failed: 0, tests: [] };
   const { at, digest, report: { passed, failed, tests } } = last;
-  return { ...view({ at, digest }), passed, failed, tests: tests.map(({ late: _, ...result }) => result) };
+  const byName = new Map(written.map((test) => [test.name, test]));
+  const unknown = { path: null, line: null, column: null, request: null };
+  return { ...view({ at, digest }), passed, failed, tests: tests.map(({ late: _, ...result }) => ({ ...unknown, ...byName.get(result.name), ...result })) };
 }
 
 /** Without the history, as in the event "stats". */

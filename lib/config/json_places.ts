@@ -3,21 +3,11 @@
  */
 import type { Path, Position } from "./json.ts";
 
-export interface TextPlaces {
-  /** The position of the value at the path, which was asked for, or of its nearest ancestor that the text has. */
-  positionAt(at: Path): Position | null;
-  /** The text of the object or array at the path, which was asked for; undefined: there is none. */
-  textAt(at: Path): string | undefined;
-}
-
 /** A value that is asked for, or that holds one. */
 interface Wanted {
   readonly below: Map<string | number, Wanted>;
   /** Null: the text has no such value. */
   position: Position | null;
-  start: number;
-  /** Behind the value, if it is an object or an array. */
-  end: number;
 }
 
 /** An object or array that is open. */
@@ -28,7 +18,8 @@ interface Open {
   isKeyNext: boolean;
 }
 
-export function placesIn(input: Buffer | string, paths: Iterable<Path>): TextPlaces {
+/** Tells the position of the value at a path, one of `paths`, or of its nearest ancestor that the text has. */
+export function placesIn(input: Buffer | string, paths: Iterable<Path>): (at: Path) => Position | null {
   const text = String(input).replace(/^\uFEFF/, "");
   const root = newWanted();
   for (const path of paths) {
@@ -42,15 +33,11 @@ export function placesIn(input: Buffer | string, paths: Iterable<Path>): TextPla
   scan(text, root);
   const wantedAt = (at: Path) => at.reduce<Wanted | undefined>((wanted, step) => wanted?.below.get(step), root);
   const positionAt = (at: Path): Position | null => wantedAt(at)?.position ?? (at.length === 0 ? null : positionAt(at.slice(0, -1)));
-  const textAt = (at: Path) => {
-    const { start, end } = wantedAt(at) ?? newWanted();
-    return end === 0 ? undefined : text.slice(start, end);
-  };
-  return { positionAt, textAt };
+  return positionAt;
 }
 
 function newWanted(): Wanted {
-  return { below: new Map(), position: null, start: 0, end: 0 };
+  return { below: new Map(), position: null };
 }
 
 /** No other character of JSON is below it, outside of strings. */
@@ -67,7 +54,7 @@ function scan(text: string, root: Wanted): void {
     let start = from;
     while (text.charCodeAt(start) <= SPACE) start++;
     // An empty array has no first value.
-    if (text[start] !== "]") Object.assign(wanted, { position: positionOf(start), start });
+    if (text[start] !== "]") wanted.position = positionOf(start);
   };
   begin(root, 0);
   for (let at = 0; at < text.length; at++) {
@@ -85,8 +72,7 @@ function scan(text: string, root: Wanted): void {
       stack.push({ wanted: value, index: isArray ? 0 : null, isKeyNext: !isArray });
       begin(isArray ? value?.below.get(0) : undefined, at + 1);
     } else if (char === "}" || char === "]") {
-      const { wanted } = stack.pop()!;
-      if (wanted !== undefined) wanted.end = at + 1;
+      stack.pop();
     } else if (char === ",") {
       const open = stack.at(-1)!;
       open.isKeyNext = open.index === null;

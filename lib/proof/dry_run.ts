@@ -34,8 +34,8 @@ import { matchingTable } from "./scratch.ts";
 export interface DryRun extends Refusal {
   readonly outcome: "accepted" | "refused";
   readonly warnings: readonly PlacedWarning[];
-  /** Null: there are none. `failures`: the first 100. */
-  readonly tests: { readonly passed: number; readonly failed: number; readonly notRun: number; readonly failures: readonly FailedTest[] } | null;
+  /** Null: there are none. `failures`: the first 100. `passes`: the names of the others, of the gateway's own source. */
+  readonly tests: { readonly passed: number; readonly failed: number; readonly notRun: number; readonly failures: readonly FailedTest[]; readonly passes?: readonly string[] } | null;
   /** Why tests were not run; null: all were, or there are none. */
   readonly untested: string | null;
   /** From the configuration in force to this one. Null: it has errors. */
@@ -138,7 +138,9 @@ async function ofOwnSource(options: ConfigurationOptions, recent: (loaded: Loade
   try {
     const refusal = await configuration.prove("strict").then(() => ({ file: null, issues: [] }), whyRefused);
     const report = configuration.lastTests?.report ?? { passed: 0, failed: 0, tests: [] };
-    return await compared(refusal, { loaded: configuration.snapshot, source: configuration.inForce.source, report }, recent(configuration.snapshot));
+    const result = await compared(refusal, { loaded: configuration.snapshot, source: configuration.inForce.source, report }, recent(configuration.snapshot));
+    const passes = report.tests.flatMap(({ name, passed }) => (passed ? [name] : []));
+    return { ...result, tests: result.tests && { ...result.tests, passes } };
   } finally {
     await candidate.close();
   }

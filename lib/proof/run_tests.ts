@@ -96,13 +96,13 @@ const STOPPED = "not run: the run was stopped";
 const MAX_REPORTED = 100;
 
 /** A test that has failed, and where it is. */
-export interface FailedTest extends Omit<ShownIssue, "message">, Pick<TestResult, "name" | "differences" | "differing"> {}
+export interface FailedTest extends Omit<ShownIssue, "message">, Omit<TestResult, "passed" | "late"> {}
 
 /** The first 100. */
 export function failedTests(tests: readonly ConfigTest[], report: TestReport): readonly FailedTest[] {
-  return failedOf(tests, report).map(({ test: { at, position, file }, result: { name, differences, differing } }) => {
+  return failedOf(tests, report).map(({ test: { at, position, file }, result: { name, expected, found, differences, differing } }) => {
     const { message: _, ...place } = shownIssue({ at, position, message: "", ...(file !== undefined && { file }) });
-    return { name, ...place, differences, differing };
+    return { name, ...place, expected, found, differences, differing };
   });
 }
 

@@ -1,8 +1,9 @@
 /** Where in the file of the configuration something is that the admin interface reports. */
 import { writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { source, startAdmin, STATUS } from "./harness.ts";
-import { withPort, writable } from "./writable.ts";
+import { RIGHT, source, startAdmin, STATUS } from "./harness.ts";
+import { emptyFolder, withPort, writable } from "./writable.ts";
 
 type Placed = readonly { readonly code: string; readonly path: string | null; readonly line: number | null; readonly column: number | null }[];
 
@@ -50,5 +51,62 @@ describe("a warning of GET /gateway/status, /gateway/now and /gateway/events", (
     const warning = { code: "circuit_open", path: "services.s", message: "Open.", example: null, remedy: "Wait.", service: "s", route: null } as const;
     const { ask, session } = await startAdmin({ source: { ...source, status: () => ({ ...STATUS, warnings: [warning] }) } });
     expect((await ask("GET", "/gateway/status", { headers: { cookie: await session() } })).json.warnings).toMatchObject([{ line: null, column: null }]);
+  });
+});
+
+describe("a test of GET /gateway/tests", () => {
+  const test = (name: string, status: number, request: object = {}) => ({ name, request: { url: "/s/a", ...request }, expect: { status } });
+  const shown = (got: { readonly json: any }) => got.json.tests as (Placed[number] & { readonly name: string; readonly request: any; readonly file?: string })[];
+
+  it("has its place, and its request as written, secrets for an administrator alone, and not with credentials in place of a session", async () => {
+    const request = { method: "POST", headers: { apikey: "hush-hush", Authorization: "Bearer ${env:KEY}", "X-Count": ["1", "2"] }, body: { password: "hush-hush", n: 1 }, as: { caller: "c" }, times: 2 };
+    const text = lined({ ...withPort(1, { plugins: [{ name: "key_auth", config: { key: "hush-hush" } }] }), tests: [test("one", 404), test("two", 404, request)] });
+    const { asAdmin, asViewer, ask, gateway } = await writable(text, { environment: { KEY: "from-environment" } });
+    await gateway.test();
+    const tests = shown(await asAdmin("GET", "/gateway/tests"));
+    expect(tests.map(({ name, path, line, column }) => [name, path, line, column])).toEqual(["one", "two"].map((name, i) => [name, `tests[${i}]`, placeOf(text, `"name": "${name}"`).line - 1, 5]));
+    expect(tests[1]!.request).toEqual({ url: "/s/a", ...request });
+    const masked = { ...request, headers: { ...request.headers, apikey: "********", Authorization: "********${env:KEY}" }, body: { password: "********", n: 1 } };
+    const credentials = { headers: { authorization: RIGHT } };
+    for (const got of [await asViewer("GET", "/gateway/tests"), await asAdmin("GET", "/gateway/tests?secrets=masked"), await ask("GET", "/gateway/tests", credentials)]) {
+      expect(shown(got)[1]!.request).toEqual({ url: "/s/a", ...masked });
+      expect(got.text).not.toContain("hush");
+    }
+  });
+
+  it("of a file of test_files has its place there", async () => {
+    const folder = emptyFolder();
+    const path = join(folder, "gw.json");
+    writeFileSync(join(folder, "t.json"), `\uFEFF\n[\n  ${JSON.stringify(test("in a file", 502))}]`);
+    writeFileSync(path, JSON.stringify({ ...withPort(1), test_files: ["t.json"], tests: [test("own", 404)] }));
+    const { asAdmin, gateway } = await writable(undefined, { path });
+    await gateway.test();
+    const tests = shown(await asAdmin("GET", "/gateway/tests"));
+    expect(tests.map(({ name, path: at, file, line, column, request }) => [name, at, file, line, column, request.url])).toEqual([["own", "tests[0]", undefined, 1, expect.any(Number), "/s/a"], ["in a file", "[0]", join(folder, "t.json"), 3, 3, "/s/a"]]);
+  });
+
+  it("of a refused configuration has its place while the file has that text, and no request: nobody knows the secrets in it", async () => {
+    const { asAdmin, gateway, file } = await writable();
+    const refused = lined({ ...withPort(1), tests: [test("wrong", 201)] });
+    writeFileSync(file, refused);
+    await expect(gateway.reload()).rejects.toThrow("wrong");
+    const found = async () => shown(await asAdmin("GET", "/gateway/tests")).map(({ name, path, line, request }) => [name, path, line, request]);
+    expect(await found()).toEqual([["wrong", "tests[0]", placeOf(refused, '"name": "wrong"').line - 1, null]]);
+    writeFileSync(file, "{ broken");
+    expect(await found()).toEqual([["wrong", null, null, null]]);
+  });
+});
+
+describe("a dry run of the file", () => {
+  it("names the tests that have passed, and of those that failed what they expected and found", async () => {
+    const headers = { "X-Camel": "a", via: null };
+    const tests = [{ name: "good", request: { url: "/s/none" }, expect: { status: 404 } }, { name: "bad", request: { url: "/s/none" }, expect: { status: 404, headers } }];
+    const { asAdmin, file } = await writable();
+    writeFileSync(file, lined({ ...withPort(1), tests }));
+    const got = (await asAdmin("POST", "/gateway/reload?dry_run=true")).json.tests;
+    expect(got).toMatchObject({ passed: 1, failed: 1, not_run: 0, passes: ["good"], failures: [{ name: "bad", path: "tests[1]", expected: { status: 404, headers }, found: { status: 404, headers: { "X-Camel": null, via: null } }, differing: ["headers.X-Camel"] }] });
+    expect(got.failures[0].line).toBeGreaterThan(1);
+    const posted = (await asAdmin("POST", "/gateway/validate", { body: lined({ ...withPort(1), tests }), headers: { "content-type": "application/json" } })).json.tests;
+    expect(posted).toEqual({ passed: 1, failed: 1, not_run: 0, failures: got.failures });
   });
 });

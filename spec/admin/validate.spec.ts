@@ -19,7 +19,7 @@ describe("POST /gateway/validate", () => {
     const line = text.split("\n").findIndex((each) => each.includes('"tests"')) + 2;
     expect(json.tests).toEqual({
       ...{ passed: 0, failed: 1, not_run: 0 },
-      failures: [{ name: "t", path: "tests[0]", line, column: 5, differences: ["status: expected 404, found 200"], differing: ["status"] }],
+      failures: [{ name: "t", path: "tests[0]", line, column: 5, expected: { status: 404 }, found: { status: 200 }, differences: ["status: expected 404, found 200"], differing: ["status"] }],
     });
     expect(json.issues).toEqual([{ path: "tests[0]", line, column: 5, message: '"t" failed: status: expected 404, found 200' }]);
     expect(json.diff.changed).toHaveLength(1);

@@ -85,7 +85,7 @@ describe("a dry run", () => {
     const tests = Array.from({ length: 120 }, (_, i) => ({ ...test(i === 0 ? 401 : 404), name: `t${i}` }));
     const { tests: found, issues } = await gateway.dryRun(textOf({ ...base, tests }));
     expect([found!.passed, found!.failed, found!.failures.length, issues.length]).toEqual([1, 119, 100, 101]);
-    expect(found!.failures[0]).toEqual({ name: "t1", path: "tests[1]", line: 1, column: issues[0]!.column, differences: ["status: expected 404, found 401", "the error code is key_missing"], differing: ["status"] });
+    expect(found!.failures[0]).toEqual({ name: "t1", path: "tests[1]", line: 1, column: issues[0]!.column, expected: { status: 404 }, found: { status: 401 }, differences: ["status: expected 404, found 401", "the error code is key_missing"], differing: ["status"] });
   });
 
   it("gives ten examples at most, and counts all", async () => {

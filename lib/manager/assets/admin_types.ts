@@ -113,7 +113,8 @@ export interface TestRun extends Pick<TestReport, "passed" | "failed"> {
   readonly digest?: string | null;
   readonly tests: readonly TestResult[];
 }
-export type TestResult = Newer<OwnResult, "differing">;
+/** `request`: as written; null: not known. */
+export type TestResult = Newer<OwnResult, "differing"> & Partial<Pick<Issue, "line" | "column" | "file"> & { readonly request: unknown }>;
 
 /** Reply to POST /gateway/reload. */
 export type { Reloaded } from "../../gateway/status.ts";

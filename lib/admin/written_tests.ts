@@ -1,0 +1,61 @@
+/**
+ * Finds what the last run of tests was about in the text of the configuration: the place of each test, and its request as written.
+ */
+import { readRegularFile } from "../base/regular_file.ts";
+import { placesIn } from "../config/json_places.ts";
+import { formatPath, type Path } from "../config/json.ts";
+import { sourceDigest } from "../config/load.ts";
+import { GatewayCore } from "../gateway/gateway.ts";
+import { maskedText } from "./masked_text.ts";
+import type { Secrets, ShownGateway, WrittenTest } from "./views.ts";
+
+type Test = Pick<WrittenTest, "name" | "request">;
+
+/** Those of a refused configuration are found while its file still has what was refused. */
+export function writtenTests(gateway: Pick<ShownGateway, "lastTests">, secrets: Secrets): readonly WrittenTest[] {
+  if (gateway.lastTests === null || !(gateway instanceof GatewayCore)) return [];
+  const { snapshot, inForce: { source }, options: { configFile } } = GatewayCore.partsOf(gateway).configuration;
+  const { digest } = gateway.lastTests;
+  if (digest !== snapshot.digest) {
+    const text = configFile === undefined ? null : textWith(digest, configFile);
+    return text === null ? [] : placed(ownTests(text), text, ["tests"]).map((test) => ({ ...test, request: null }));
+  }
+  const shown = (tests: readonly Test[]): readonly Test[] => {
+    if (secrets === "shown") return tests;
+    const masked = ownTests(maskedText(Buffer.from(JSON.stringify({ tests })), snapshot).text);
+    // A name may look like a secret.
+    return tests.map(({ name }, i) => ({ name, request: masked[i]!.request }));
+  };
+  const own = "text" in source ? placed(shown(ownTests(source.text)), source.text, ["tests"]) : placed(shown((source.value as { readonly tests?: Test[] }).tests ?? []), null, ["tests"]);
+  const inFiles = snapshot.files.filter(({ path }) => snapshot.testFiles.includes(path));
+  return [...own, ...inFiles.flatMap(({ path, content }) => placed(shown(parsed(content) as Test[]), content, []).map((test) => ({ ...test, file: path })))];
+}
+
+function parsed(text: Buffer | string): unknown {
+  return JSON.parse(String(text).replace(/^\uFEFF/, ""));
+}
+
+/** Of the text of a configuration. */
+function ownTests(text: Buffer | string): readonly Test[] {
+  return (parsed(text) as { readonly tests?: readonly Test[] }).tests ?? [];
+}
+
+/** Null: the file has another text by now. */
+function textWith(digest: string, file: string): Buffer | null {
+  try {
+    const text = readRegularFile(file);
+    return sourceDigest(text) === digest ? text : null;
+  } catch {
+    return null;
+  }
+}
+
+/** `at`: of the list. `text`: null: there is none. */
+function placed(tests: readonly Test[], text: Buffer | string | null, at: Path): WrittenTest[] {
+  const paths = tests.map((_test, i) => [...at, i]);
+  const places = text === null ? null : placesIn(text, paths);
+  return tests.map(({ name, request }, i) => {
+    const { line, column } = places?.(paths[i]!) ?? { line: null, column: null };
+    return { name, path: formatPath(paths[i]!), line, column, request };
+  });
+}
