@@ -2,21 +2,17 @@
 import { once } from "node:events";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import type { ConfigInput } from "../../lib/config/model.ts";
-import { faultsOf, launch, visit, soon, type Browser } from "./browser.ts";
+import { faultsOf, visit, soon } from "./browser.ts";
 import { COMMON_NAME_ONLY } from "../support/more_certs.ts";
 import { CREDENTIALS, emptyFolder, startBuilt } from "./built.ts";
-import { endSession, heading, openLogin, openOverview, remembered, replaced, resized, signIn, until, upstream } from "./manager_pages.ts";
+import { endSession, heading, openLogin, openOverview, remembered, replaced, resized, shareGateway, signIn, until, upstream } from "./manager_pages.ts";
 
-let browser: Browser;
-beforeAll(async () => {
-  browser = await launch();
-});
-afterAll(() => browser.close());
+const shared = shareGateway();
 
-const open = (config: ConfigInput, options?: Parameters<typeof openLogin>[2]) => openLogin(browser, config, options);
-const opened = (config: ConfigInput, options?: Parameters<typeof openOverview>[2]) => openOverview(browser, config, options);
+const open = (config: ConfigInput, options?: Parameters<typeof openLogin>[2]) => openLogin(shared.browser, config, options);
+const opened = (config: ConfigInput, options?: Parameters<typeof openOverview>[2]) => openOverview(shared.browser, config, options);
 
 const CHECK_MS = 500;
 
@@ -161,7 +157,7 @@ describe("the overview", () => {
 
   it("the overview shows a lost connection, and reconnects by itself", async () => {
     const gateway = await startBuilt(shop([1, 2]), { ADMIN_JWT_SECRET: "of at least thirty-two bytes, the same for both" });
-    const { page } = await visit(browser);
+    const { page } = await visit(shared.browser);
     const manager = await startBuilt(shop([1, 2]), { MANAGER: "true", MANAGER_PORT: "0", MANAGER_BACKEND_API_URL: gateway.adminUrl });
     await page.goto(manager.managerUrl!);
     await signIn(page);
@@ -179,7 +175,7 @@ describe("the overview", () => {
 describe("the configuration page", () => {
   it("the configuration page hides secrets until the user reveals them, and shows the result of reloading a broken and a corrected file", async () => {
     const config = shop([1, 2]);
-    const { page, file, errors } = await opened(config);
+    const { page, file, errors } = await shared.openOverview(config);
     await page.getByRole("link", { name: "Configuration" }).click();
     await heading(page, "Configuration");
     await page.getByRole("button", { name: "Open all" }).click();
@@ -204,7 +200,7 @@ describe("the configuration page", () => {
 describe("the pages of services, routes, upstreams and plugins", () => {
   it("support search and sorting, and draw a route with its plugins in running order", async () => {
     const one = await upstream();
-    const { page, errors } = await opened(shop([one.port, one.port]));
+    const { page, errors } = await shared.openOverview(shop([one.port, one.port]));
     await page.getByRole("link", { name: "Routes" }).click();
     await heading(page, "Routes");
     const rows = () => page.locator("tbody tr:not([hidden])");
@@ -235,7 +231,7 @@ describe("the pages of services, routes, upstreams and plugins", () => {
 describe("the page Try it", () => {
   it("the page Try it shows the matched route and why, the upstream's request, and why another request matches none", async () => {
     const one = await upstream();
-    const { page } = await opened(shop([one.port, one.port]));
+    const { page } = await shared.openOverview(shop([one.port, one.port]));
     await page.getByRole("link", { name: "Try it" }).click();
     await heading(page, "Try it");
     await page.getByLabel(/Path/).fill("/shop/items/7?x=1");
@@ -253,7 +249,7 @@ describe("the page Try it", () => {
 
 describe("the accessibility check", () => {
   it("the accessibility check finds missing names, low contrast, wrong heading order and clipped content", async () => {
-    const { page } = await visit(browser);
+    const { page } = await visit(shared.browser);
     const body = '<main><h1>One</h1><h3>Three</h3><input><p style="color:%23999;background:%23fff">pale</p><p style="color:%23777;font-size:24px">large</p><div style="width:3000px">wide</div></main>';
     await page.goto(`data:text/html,<!doctype html><title>x</title>${body}`);
     expect(await faultsOf(page)).toEqual([
@@ -274,7 +270,7 @@ describe("every page", () => {
 
   it("passes the accessibility check in windows of 360 to 1280 pixels, light and dark", { timeout: 600_000 }, async () => {
     const [one, two] = [await upstream(), await upstream()];
-    const { page, url, managerUrl, adminUrl, errors } = await opened(shop([one.port, two.port]));
+    const { page, url, managerUrl, adminUrl, errors } = await shared.openOverview(shop([one.port, two.port]));
     const stop = traffic(`${url}/shop/items?apiKey=under-the-mat`);
     const faults: string[] = [];
     for (const { width, colorScheme } of WINDOWS) {
@@ -334,7 +330,9 @@ describe("every page", () => {
   });
 
   it("weighs less than 60 KiB at first load, from the login to the overview, all of it from its own origin; a page comes when it is opened", async () => {
-    const { page, origins, managerUrl } = await opened(shop([1, 2]));
+    const { page, origins, managerUrl } = await open(shop([1, 2]));
+    await signIn(page);
+    await heading(page, "Overview");
     type Loaded = readonly (readonly [name: string, bytes: number])[];
     const entries = '[...performance.getEntriesByType("navigation"), ...performance.getEntriesByType("resource")]';
     const loaded = () => page.evaluate<Loaded>(`${entries}.map(({ name, encodedBodySize }) => [new URL(name).pathname, encodedBodySize]).filter(([name]) => !name.startsWith("/api/"))`);

@@ -1,22 +1,18 @@
 /** Changes from the management UI: forms, review, Apply, history, Roll back, and upstreams taken out of traffic, in a real browser. */
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { launch, visit, type Browser, type Page } from "./browser.ts";
-import { allFaultsOf, heading, replaced, resized, signIn, until } from "./manager_pages.ts";
+import { describe, expect, it } from "vitest";
+import { soon, visit, type Page } from "./browser.ts";
+import { allFaultsOf, heading, replaced, resized, shareGateway, signIn, until } from "./manager_pages.ts";
 import { apply, draftRoute, goTo, openWriting, shows, withRoute, type OpenWriting } from "./manager_writing.ts";
 
-let browser: Browser;
-beforeAll(async () => {
-  browser = await launch();
-});
-afterAll(() => browser.close());
+const shared = shareGateway({ ADMIN_WRITE: "true" });
 
 const contentOf = ({ file }: OpenWriting) => readFileSync(file, "utf8");
 
 describe("a change by a form", () => {
   it("is shown by meaning, by text and with its tests, and is then in the file, with every other byte as it was", async () => {
-    const opened = await openWriting(browser);
+    const opened = await openWriting(shared);
     const { page, text, url, errors } = opened;
     await goTo(page, "#/add/route", "Add a route");
     expect(await allFaultsOf(page)).toEqual([]);
@@ -36,7 +32,7 @@ describe("a change by a form", () => {
   });
 
   it("makes a key that is shown once, works after Apply, and is nowhere in the file or in the page afterwards", async () => {
-    const opened = await openWriting(browser);
+    const opened = await openWriting(shared);
     const { page, url, errors } = opened;
     await goTo(page, "#/add/caller", "Add a caller with a key");
     await page.getByLabel("Caller").fill("ada");
@@ -59,7 +55,7 @@ describe("a change by a form", () => {
   });
 
   it("changes the share of a canary, and leads from the limits of a route to what the gateway says about them", async () => {
-    const opened = await openWriting(browser);
+    const opened = await openWriting(shared);
     const { page, text } = opened;
     const chosen = () => page.evaluate("document.querySelector('select').selectedOptions[0].text");
     await goTo(page, "#/upstreams/shop/v1", "Upstream v1");
@@ -93,7 +89,7 @@ describe("a change by a form", () => {
   });
 
   it("says first that guards are lost, and on which routes, before it is applied", async () => {
-    const opened = await openWriting(browser);
+    const opened = await openWriting(shared);
     const { page, text, url, file } = opened;
     await fetch(`${url}/shop/items/7`);
     // The draft of somebody who does not see that a guard goes with a plugin.
@@ -110,7 +106,7 @@ describe("a change by a form", () => {
 
 /** Another person at the same gateway. */
 async function another({ managerUrl }: OpenWriting): Promise<Page> {
-  const { page } = await visit(browser);
+  const { page } = await visit(shared.browser);
   await page.goto(managerUrl!);
   await heading(page, "Sign in");
   await signIn(page);
@@ -120,7 +116,7 @@ async function another({ managerUrl }: OpenWriting): Promise<Page> {
 
 describe("two people who change at once", () => {
   it("lose nothing: the second one is told, sees the other change, puts the own one onto it, and applies", async () => {
-    const opened = await openWriting(browser);
+    const opened = await openWriting(shared);
     const { page, text } = opened;
     const other = await another(opened);
     await draftRoute(other, "theirs");
@@ -143,7 +139,7 @@ describe("two people who change at once", () => {
   });
 
   it("who changed the same lines are told so, and keep their drafts", async () => {
-    const opened = await openWriting(browser);
+    const opened = await openWriting(shared);
     const { page, text, file } = opened;
     await draftRoute(page, "mine");
     replaced(file, withRoute(text, "by-hand"));
@@ -158,9 +154,39 @@ describe("two people who change at once", () => {
   });
 });
 
+describe("the history", () => {
+  it("shows what a rollback would change before it does that, and the file is then as it was, with the change in the history, too", async () => {
+    const opened = await openWriting(shared);
+    const { page, text, errors } = opened;
+    await draftRoute(page, "regretted");
+    await apply(page);
+    await shows(page, "In force by the one process.");
+    await goTo(page, "#/history", "History");
+    const first = page.locator("main ol > li").first();
+    await first.getByText("In force", { exact: true }).waitFor();
+    expect(await first.innerText()).toMatch(/by admin from 127\.0\.0\.1/);
+    // The one before.
+    const entry = page.locator("main ol > li").nth(1);
+    await entry.getByRole("button", { name: /^Roll back to/ }).click();
+    await shows(page, "Routes removed: 1");
+    await shows(page, '−                 { "name": "regretted", "path": "/regretted" }');
+    expect(contentOf(opened)).toBe(withRoute(text, "regretted"));
+    expect(await allFaultsOf(page)).toEqual([]);
+    await entry.getByRole("button", { name: "Cancel" }).click();
+    expect(await page.evaluate("document.activeElement.textContent")).toBe("Roll back…");
+    await page.keyboard.press("Enter");
+    await shows(page, "Routes removed: 1");
+    await entry.locator(".button--primary").click();
+    await shows(page, "In force by the one process.");
+    expect(contentOf(opened)).toBe(text);
+    await soon(() => page.locator("main ol > li").allInnerTexts().then((entries) => entries.slice(0, 2))).toEqual([expect.stringMatching(/In force/), expect.not.stringMatching(/In force/)]);
+    expect(errors).toEqual([]);
+  });
+});
+
 describe("an upstream", () => {
   it("is drained, ejected and used again after a question, which says so for the last one; by keyboard, and on a narrow screen", async () => {
-    const opened = await openWriting(browser);
+    const opened = await openWriting(shared);
     const { page, url, text, errors } = opened;
     const questions: string[] = [];
     let isAccepted = false;
@@ -203,7 +229,7 @@ describe("an upstream", () => {
 
 describe("by keyboard alone", () => {
   it("a form is filled in, reviewed and applied", async () => {
-    const opened = await openWriting(browser);
+    const opened = await openWriting(shared);
     const { page, text } = opened;
     await goTo(page, "#/add/route", "Add a route");
     await page.getByLabel("Name").focus();

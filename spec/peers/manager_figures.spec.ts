@@ -1,14 +1,10 @@
 /** What the management UI shows of replies, plugins, secrets and reloads: as the gateway says it, at any width, and in few bytes. */
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import type { ConfigInput } from "../../lib/config/model.ts";
-import { launch, soon, type Browser, type Locator, type Page } from "./browser.ts";
-import { allFaultsOf, heading, openOverview, replaced, resized, until, upstream } from "./manager_pages.ts";
+import { soon, type Locator, type Page } from "./browser.ts";
+import { allFaultsOf, heading, openOverview, replaced, resized, shareGateway, until, upstream } from "./manager_pages.ts";
 
-let browser: Browser;
-beforeAll(async () => {
-  browser = await launch();
-});
-afterAll(() => browser.close());
+const shared = shareGateway();
 
 const KEY = { name: "key_auth", id: "door", config: { key: "under-the-mat" } };
 
@@ -40,7 +36,7 @@ function tile(page: Page, label: string): Locator {
 
 describe("replies with 4xx", () => {
   it("are shown by the overview, of the gateway and of requests without a route, and by services and routes", async () => {
-    const { page, url, managerUrl, errors } = await openOverview(browser, shop((await upstream()).port));
+    const { page, url, managerUrl, errors } = await openOverview(shared.browser, shop((await upstream()).port));
     await requests(url, ["/shop/open", "/shop/closed", "/shop/inside", "/nowhere", "/none"]);
     await tile(page, "4xx").getByText(/401\s[\d.]+\/s · 403\s[\d.]+\/s · 404\s[\d.]+\/s/).waitFor();
     await tile(page, "4xx").getByText("80 %", { exact: true }).waitFor();
@@ -64,7 +60,7 @@ describe("the overview", () => {
     server.removeAllListeners("request").on("request", (request, response) => void response.writeHead(request.url === "/fails" ? 500 : 200).end());
     const config = shop(port);
     const [service] = config.services;
-    const { page, url, errors } = await openOverview(browser, { ...config, services: [{ ...service!, routes: [...service!.routes, { name: "fails", path: "/fails" }] }] });
+    const { page, url, errors } = await openOverview(shared.browser, { ...config, services: [{ ...service!, routes: [...service!.routes, { name: "fails", path: "/fails" }] }] });
     const card = (title: string) => page.locator("section.card").filter({ hasText: new RegExp(`^${title}`) });
     await card("Busiest routes").getByText("No requests.").waitFor();
     await requests(url, ["/shop/open", "/shop/open", "/shop/open", "/shop/closed", "/shop/closed", "/shop/inside", "/shop/fails", "/nowhere"]);
@@ -86,7 +82,7 @@ describe("the overview", () => {
   });
 
   it("has charts that begin at the start of the gateway and show replies by class of status", async () => {
-    const { page, url } = await openOverview(browser, shop((await upstream()).port));
+    const { page, url } = await openOverview(shared.browser, shop((await upstream()).port));
     const chart = page.locator("section.chart").filter({ hasText: /^Replies by status/ });
     await requests(url, ["/shop/open", "/shop/closed"]);
     await chart.getByText(/^2xx now [\d.]+\/s, peak [\d.]+\/s in 1 min\.$/).waitFor();
@@ -96,7 +92,8 @@ describe("the overview", () => {
   });
 
   it("fills a window of 1920 pixels: tiles and charts stand in one row each, and nothing is wider than the window", async () => {
-    const { page } = await openOverview(browser, shop((await upstream()).port), { width: 1920 });
+    const { page } = await shared.openOverview(shop((await upstream()).port));
+    await resized(page, 1920);
     const rows = (css: string) => page.evaluate<number>(`new Set([...document.querySelectorAll(${JSON.stringify(css)})].map((each) => Math.round(each.getBoundingClientRect().top))).size`);
     await until(page, 'document.querySelectorAll(".rankings > *").length === 4');
     await soon(() => Promise.all([rows(".stats .stat"), rows(".charts > *"), rows(".rankings > *")])).toEqual([1, 1, 1]);
@@ -107,7 +104,7 @@ describe("the overview", () => {
 
 describe("the path of a request", () => {
   it("has the plugins in the order in which the gateway runs them: a cache behind the guards, wherever it is written", async () => {
-    const { page, managerUrl } = await openOverview(browser, shop((await upstream()).port));
+    const { page, managerUrl } = await shared.openOverview(shop((await upstream()).port));
     await page.goto(`${managerUrl}#/routes/shop/closed`);
     await page.locator(".stage--plugin").first().waitFor();
     await soon(() => page.locator(".stage--plugin .stage__name").allInnerTexts()).toEqual(["cors", "key_auth", "response_cache"]);
@@ -126,7 +123,7 @@ describe("secrets", () => {
       { name: "http_log", config: { http_endpoint: "http://127.0.0.1:9/under-the-mat/3" } },
       { name: "jwt", config: { alg: "RS256", jwks_uri: "http://127.0.0.1:9/keys?apikey=under-the-mat" } },
     ];
-    const { page, managerUrl } = await openOverview(browser, { ...config, services: [{ ...service!, plugins }] });
+    const { page, managerUrl } = await shared.openOverview({ ...config, services: [{ ...service!, plugins }] });
     await page.evaluate('(() => { const copied = (window.copied = []); Object.defineProperty(navigator, "clipboard", { value: { writeText: async (text) => void copied.push(text) } }); })()');
     for (const [hash, title] of [["", "Overview"], ["services/shop", "Service shop"], ["routes/shop/closed", "Route closed"], ["plugins", "Plugins"], ["config", "Configuration"]] as const) {
       await page.goto(`${managerUrl}#/${hash}`);
@@ -151,7 +148,7 @@ describe("secrets", () => {
 describe("the page of the configuration", () => {
   it("drops the outcome of its reload once another one had another outcome", async () => {
     const config = shop((await upstream()).port);
-    const { page, file, managerUrl } = await openOverview(browser, config);
+    const { page, file, managerUrl } = await shared.openOverview(config);
     await page.goto(`${managerUrl}#/config`);
     await page.getByRole("button", { name: "Reload the file" }).click();
     await page.getByText("The configuration has not changed.").waitFor();
@@ -169,7 +166,7 @@ describe("the page of the configuration", () => {
 
 describe("the page Try it", () => {
   it("shows no answer of an earlier request beside the error of a field", async () => {
-    const { page, managerUrl } = await openOverview(browser, shop((await upstream()).port));
+    const { page, managerUrl } = await shared.openOverview(shop((await upstream()).port));
     await page.goto(`${managerUrl}#/try`);
     await page.getByLabel("Path and query").fill("/shop/open");
     await page.getByRole("button", { name: "Explain" }).click();
@@ -183,7 +180,7 @@ describe("the page Try it", () => {
 
 describe("an address with the name of a service where a route or an upstream belongs", () => {
   it.each(["routes", "upstreams"])("shows the service for #/%s/shop, and says what is wrong with further names", async (list) => {
-    const { page, managerUrl } = await openOverview(browser, shop((await upstream()).port));
+    const { page, managerUrl } = await shared.openOverview(shop((await upstream()).port));
     await page.goto(`${managerUrl}#/${list}/shop`);
     await heading(page, "Service shop");
     await page.goto(`${managerUrl}#/${list}/shop/a/b`);
@@ -193,7 +190,7 @@ describe("an address with the name of a service where a route or an upstream bel
 
 describe("tables", () => {
   it("leave out columns in a window of 1024 pixels, and become cards of all columns in one of 360, never wider than the window", async () => {
-    const { page, managerUrl } = await openOverview(browser, shop((await upstream()).port));
+    const { page, managerUrl } = await shared.openOverview(shop((await upstream()).port));
     const columns = () => page.evaluate<string[]>('[...document.querySelector("table").querySelectorAll("thead th")].filter((each) => each.offsetWidth > 0).map((each) => each.textContent)');
     const isTable = () => page.evaluate<boolean>('getComputedStyle(document.querySelector("tbody tr")).display === "table-row"');
     for (const hash of ["services", "routes", "upstreams", "plugins"]) {
@@ -216,7 +213,7 @@ describe("tables", () => {
 
 describe("a second visit", () => {
   it("revalidates the page alone, and loads no script again", async () => {
-    const { page, managerUrl } = await openOverview(browser, shop((await upstream()).port));
+    const { page, managerUrl } = await shared.openOverview(shop((await upstream()).port));
     const loaded = () => page.evaluate<{ name: string; bytes: number }[]>('performance.getEntriesByType("resource").map(({ name, transferSize }) => ({ name, bytes: transferSize }))');
     const files = async () => (await loaded()).filter(({ name }) => /\.(?:js|css|svg)$/.test(name));
     expect((await files()).length).toBeGreaterThan(20);

@@ -1,14 +1,10 @@
 /** What stands around the pages of the management UI: names, what is wrong, addresses that can be passed on, and pages that come when they are opened. */
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import type { ConfigInput } from "../../lib/config/model.ts";
-import { launch, soon, type Browser, type Page } from "./browser.ts";
-import { allFaultsOf, heading, openLogin, openOverview, replaced, signIn, until, upstream } from "./manager_pages.ts";
+import { soon, type Page } from "./browser.ts";
+import { allFaultsOf, heading, openLogin, openOverview, replaced, shareGateway, signIn, until, upstream } from "./manager_pages.ts";
 
-let browser: Browser;
-beforeAll(async () => {
-  browser = await launch();
-});
-afterAll(() => browser.close());
+const shared = shareGateway();
 
 const CHECKS = { enabled: true, interval_ms: 500, timeout_ms: 400, unhealthy_threshold: 1, healthy_threshold: 1 };
 
@@ -25,7 +21,7 @@ const wrong = (page: Page) => soon(() => page.locator('section[aria-label="What 
 describe("a gateway's name", () => {
   it("is in the title of each page, and of a gateway without one its host", async () => {
     const { port } = await upstream();
-    const { page, managerUrl, file } = await openLogin(browser, shop([port], { global: { name: "corner shop" } }));
+    const { page, managerUrl, file } = await openLogin(shared.browser, shop([port], { global: { name: "corner shop" } }));
     const { host } = new URL(managerUrl!);
     await titleOf(page).toBe(`Sign in · ${host}`);
     await signIn(page);
@@ -37,7 +33,7 @@ describe("a gateway's name", () => {
   });
 
   it("stands beside the time zone of all times", async () => {
-    const { page } = await openOverview(browser, shop([(await upstream()).port]));
+    const { page } = await shared.openOverview(shop([(await upstream()).port]));
     const zone = await page.evaluate<string>("Intl.DateTimeFormat().resolvedOptions().timeZone");
     await page.getByText(new RegExp(`^Times: .*${zone.split("/").at(-1)}`)).waitFor();
     await soon(() => page.evaluate<string>('document.querySelector("main time[title]")?.title ?? ""')).toMatch(/:\d\d (?:[A-Z]{2,5}|GMT[+-]\S+)$/);
@@ -48,7 +44,7 @@ describe("the overview", () => {
   it("says first what is wrong, an outage in one line, each with a link to where it is, and that nothing fails once it is repaired", async () => {
     const tills = [await upstream(), await upstream()];
     const config = shop(tills.map(({ port }) => port), { tests: [{ name: "the list is open", request: { url: "/shop/list" }, expect: { status: 200 } }] });
-    const { page, file } = await openOverview(browser, config);
+    const { page, file } = await shared.openOverview(config);
     await page.getByText("Nothing fails at this moment.").waitFor();
     for (const till of tills) await till.end();
     await wrong(page).toEqual([expect.stringMatching(/^Failing Service "shop" has no upstream that can be used.*\s+Service shop$/s)]);
@@ -72,7 +68,7 @@ describe("the overview", () => {
 
 describe("the address of a page", () => {
   it("has what a table was searched for and sorted by, for Back, for a reload, and for somebody else", async () => {
-    const { page, managerUrl } = await openOverview(browser, shop([(await upstream()).port]));
+    const { page, managerUrl } = await shared.openOverview(shop([(await upstream()).port]));
     await page.goto(`${managerUrl}#/routes`);
     const names = () => soon(() => page.locator("tbody th").allInnerTexts());
     await names().toEqual(["list", "item", "cart"]);
@@ -100,7 +96,7 @@ describe("the address of a page", () => {
 
 describe("a session", () => {
   it("shows when it ends, and lasts longer while somebody works, not because a page is open", async () => {
-    const { page, errors } = await openOverview(browser, shop([(await upstream()).port]));
+    const { page, errors } = await shared.openOverview(shop([(await upstream()).port]));
     await page.getByText(/^Session ends in /).waitFor();
     const asked: string[] = [];
     page.on("request", (request) => asked.push(new URL(request.url()).pathname));
@@ -121,7 +117,7 @@ describe("a session", () => {
 describe("the page Tests", () => {
   it("runs the tests of the file again without a reload", async () => {
     const config = shop([(await upstream()).port], { tests: [{ name: "the list is open", request: { url: "/shop/list" }, expect: { status: 200 } }] });
-    const { page, managerUrl } = await openOverview(browser, config);
+    const { page, managerUrl } = await shared.openOverview(config);
     await page.goto(`${managerUrl}#/tests`);
     await page.getByRole("button", { name: "Run again" }).click();
     await page.getByText("The file as it is now: 1 passed, 0 failed.").waitFor();
@@ -131,7 +127,7 @@ describe("the page Tests", () => {
 
 describe("a page whose module does not arrive", () => {
   it("says so, and the others go on", async () => {
-    const { page, process } = await openOverview(browser, shop([(await upstream()).port]));
+    const { page, process } = await openOverview(shared.browser, shop([(await upstream()).port]));
     await page.getByRole("link", { name: "Tests", exact: true }).first().click();
     await heading(page, "Tests");
     process.kill("SIGKILL");

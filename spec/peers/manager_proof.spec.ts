@@ -1,14 +1,10 @@
 /** The proof of a configuration as people meet it in the management UI: warnings, tests, and what a request would meet. */
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import type { ConfigInput } from "../../lib/config/model.ts";
-import { launch, soon, type Browser, type Page } from "./browser.ts";
-import { allFaultsOf, heading, openOverview, replaced, upstream } from "./manager_pages.ts";
+import { soon, type Page } from "./browser.ts";
+import { allFaultsOf, heading, replaced, shareGateway, upstream } from "./manager_pages.ts";
 
-let browser: Browser;
-beforeAll(async () => {
-  browser = await launch();
-});
-afterAll(() => browser.close());
+const shared = shareGateway();
 
 const KEY = { name: "key_auth", config: { key: "under-the-mat" } };
 
@@ -41,7 +37,7 @@ async function watchClipboard(page: Page, clipboard: "there" | "missing"): Promi
 
 describe("warnings", () => {
   it("are shown on the overview, and beside the route and the service that they are about, with the remedy", async () => {
-    const { page, errors } = await openOverview(browser, shop((await upstream()).port));
+    const { page, errors } = await shared.openOverview(shop((await upstream()).port));
     const warning = page.locator("li").filter({ hasText: "limit_by_any_header" });
     await warning.filter({ hasText: "X-Tenant" }).waitFor();
     await warning.getByRole("link", { name: "Route search" }).click();
@@ -70,7 +66,7 @@ describe("the page Tests", () => {
   const FAILS = { name: "the search needs a key", request: { url: "/shop/search" }, expect: { status: 401 as const, headers: { "WWW-Authenticate": { matches: "^Key" } } } };
 
   it("shows how to write a test if the configuration has none", async () => {
-    const { page, managerUrl } = await openOverview(browser, shop((await upstream()).port));
+    const { page, managerUrl } = await shared.openOverview(shop((await upstream()).port));
     await page.goto(`${managerUrl}#/tests`);
     await page.getByText("The configuration has no tests.").waitFor();
     const example = JSON.parse(await page.getByLabel("A test in the configuration file").inputValue());
@@ -84,7 +80,7 @@ describe("the page Tests", () => {
 
   it("shows the tests that refused a reload, what they expected and what they found, and the run after the correction", async () => {
     const { port } = await upstream();
-    const { page, file, managerUrl } = await openOverview(browser, shop(port, [PASSES]));
+    const { page, file, managerUrl } = await shared.openOverview(shop(port, [PASSES]));
     await page.getByRole("link", { name: "1 passed" }).click();
     await page.getByText("1 test passed.").waitFor();
     replaced(file, JSON.stringify(shop(port, [PASSES, FAILS])));
@@ -109,7 +105,7 @@ describe("the page Tests", () => {
 
   it("finds a test among many", async () => {
     const many = Array.from({ length: 120 }, (_, i) => ({ ...PASSES, name: `test ${i}` }));
-    const { page, managerUrl } = await openOverview(browser, shop((await upstream()).port, many));
+    const { page, managerUrl } = await shared.openOverview(shop((await upstream()).port, many));
     await page.goto(`${managerUrl}#/tests`);
     await page.getByText("120 tests passed.").waitFor();
     await soon(() => page.locator("li summary").count()).toBe(100);
@@ -130,7 +126,7 @@ describe("the page Try it", () => {
   }
 
   it("shows what each plugin decides, and the other candidates", async () => {
-    const { page, managerUrl, errors } = await openOverview(browser, shop((await upstream()).port));
+    const { page, managerUrl, errors } = await shared.openOverview(shop((await upstream()).port));
     await page.goto(`${managerUrl}#/try`);
     await page.getByLabel("Client IP").fill("203.0.113.9");
     await page.getByLabel("Body").fill("{}");
@@ -148,7 +144,7 @@ describe("the page Try it", () => {
 
   it.each(["there", "missing"] as const)("copies requests as tests that the gateway accepts and that pass, clipboard %s", async (clipboard) => {
     const { port } = await upstream();
-    const { page, file, managerUrl } = await openOverview(browser, shop(port));
+    const { page, file, managerUrl } = await shared.openOverview(shop(port));
     await page.goto(`${managerUrl}#/try`);
     const copied = await watchClipboard(page, clipboard);
     for (const [i, request] of [{ path: "/shop/items" }, { path: "/shop/items?x=1", headers: "apiKey: under-the-mat" }, { path: "/shop/cart" }, { path: "/nowhere" }].entries()) {

@@ -1,14 +1,10 @@
 /** The management UI in several tabs of one browser: those in the background, their sessions, Back, and clocks that differ. */
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import type { ConfigInput } from "../../lib/config/model.ts";
-import { launch, soon, type Browser, type Page } from "./browser.ts";
-import { heading, openLogin, openOverview, signIn, until, upstream } from "./manager_pages.ts";
+import { soon, type Page } from "./browser.ts";
+import { heading, openLogin, openOverview, shareGateway, signIn, until, upstream } from "./manager_pages.ts";
 
-let browser: Browser;
-beforeAll(async () => {
-  browser = await launch();
-});
-afterAll(() => browser.close());
+const shared = shareGateway();
 
 /** A service with so many routes that their table has to be scrolled. */
 function shop(port: number): ConfigInput {
@@ -42,7 +38,7 @@ const ofGateway = (asked: readonly string[]) => asked.filter((path) => path.star
 
 describe("seven tabs", () => {
   it("that were opened in the background ask the gateway for nothing, and the visible one goes on", async () => {
-    const { page, url, managerUrl, errors } = await openOverview(browser, shop((await upstream()).port));
+    const { page, url, managerUrl, errors } = await openOverview(shared.browser, shop((await upstream()).port));
     const hidden = [];
     for (let i = 0; i < 7; i++) hidden.push(await tab(page, managerUrl!, { hidden: true }));
     await fetch(`${url}/shop/items/1`);
@@ -58,7 +54,7 @@ describe("seven tabs", () => {
   });
 
   it("that are all visible keep no connection to the gateway, and all show the same figures", async () => {
-    const { page, url, managerUrl } = await openOverview(browser, shop((await upstream()).port));
+    const { page, url, managerUrl } = await openOverview(shared.browser, shop((await upstream()).port));
     const tabs = [];
     for (let i = 0; i < 7; i++) tabs.push(await tab(page, managerUrl!, { hidden: false }));
     for (const { page: each } of tabs) await heading(each, "Overview");
@@ -72,7 +68,7 @@ describe("seven tabs", () => {
 
 describe("a session in several tabs", () => {
   it("begins and ends in all of them with one login and one logout", async () => {
-    const { page, managerUrl } = await openLogin(browser, shop((await upstream()).port));
+    const { page, managerUrl } = await openLogin(shared.browser, shop((await upstream()).port));
     const other = await tab(page, `${managerUrl}#/routes`, { hidden: false });
     await heading(other.page, "Sign in");
     await signIn(page);
@@ -84,7 +80,7 @@ describe("a session in several tabs", () => {
   });
 
   it("that another application's cookie ends at once is explained, with the setting that prevents it", async () => {
-    const { page, managerUrl } = await openOverview(browser, shop((await upstream()).port));
+    const { page, managerUrl } = await shared.openOverview(shop((await upstream()).port));
     const other = managerUrl!.replace(/:\d+/, ":1");
     await page.context().clearCookies();
     await page.context().addCookies([{ name: "token", value: "of-an-application", url: other }]);
@@ -93,7 +89,7 @@ describe("a session in several tabs", () => {
   });
 
   it("goes on beside a cookie “token” of another application where ADMIN_COOKIE_NAME names another one", async () => {
-    const { page, managerUrl, errors } = await openOverview(browser, shop((await upstream()).port), { environment: { ADMIN_COOKIE_NAME: "gateway_session" } });
+    const { page, managerUrl, errors } = await openOverview(shared.browser, shop((await upstream()).port), { environment: { ADMIN_COOKIE_NAME: "gateway_session" } });
     await page.context().addCookies([{ name: "token", value: "of-an-application", url: managerUrl! }]);
     expect((await page.context().cookies()).map(({ name }) => name).sort()).toEqual(["gateway_session", "token"]);
     await page.reload();
@@ -105,7 +101,7 @@ describe("a session in several tabs", () => {
 
 describe("Back", () => {
   it("leads to where a page was scrolled to, also after a reload of the page", async () => {
-    const { page, managerUrl } = await openOverview(browser, shop((await upstream()).port));
+    const { page, managerUrl } = await shared.openOverview(shop((await upstream()).port));
     await page.goto(`${managerUrl}#/routes`);
     await page.getByRole("link", { name: "route-59", exact: true }).waitFor();
     await page.evaluate("scrollTo(0, 1200)");
@@ -123,7 +119,7 @@ describe("Back", () => {
   });
 
   it("leads to the page Try it with headers, body and client address as they were, and so does a login after the session has ended", async () => {
-    const { page, managerUrl } = await openOverview(browser, shop((await upstream()).port));
+    const { page, managerUrl } = await openOverview(shared.browser, shop((await upstream()).port));
     await page.goto(`${managerUrl}#/try`);
     const fields: readonly (readonly [string, string])[] = [["Path and query", "/shop/items/7"], ["Headers", "X-Version: 2"], ["Body", "some text"], ["Client IP", "192.0.2.1"]];
     for (const [label, text] of fields) await page.getByLabel(label).fill(text);
@@ -149,7 +145,7 @@ describe("Back", () => {
 
 describe("a browser whose clock is 20 minutes ahead", () => {
   it("shows times by the gateway's clock, so that they agree with each other", async () => {
-    const { page, managerUrl } = await openOverview(browser, shop((await upstream()).port));
+    const { page, managerUrl } = await shared.openOverview(shop((await upstream()).port));
     await page.addInitScript({ content: "{ const now = Date.now; Date.now = () => now() + 1_200_000; }" });
     await page.goto(`${managerUrl}#/config`);
     await page.reload();

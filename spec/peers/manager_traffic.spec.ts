@@ -1,14 +1,10 @@
 /** How the management UI shows where requests go: conditions of routes, splits, hashing and sticky sessions, mirrors, and injected faults. */
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import type { ConfigInput } from "../../lib/config/model.ts";
-import { launch, soon, type Browser, type Locator, type Page } from "./browser.ts";
-import { allFaultsOf, heading, openOverview, replaced, upstream } from "./manager_pages.ts";
+import { soon, type Locator, type Page } from "./browser.ts";
+import { allFaultsOf, heading, replaced, shareGateway, upstream } from "./manager_pages.ts";
 
-let browser: Browser;
-beforeAll(async () => {
-  browser = await launch();
-});
-afterAll(() => browser.close());
+const shared = shareGateway();
 
 type Service = ConfigInput["services"][number];
 type Plugins = NonNullable<Service["plugins"]>;
@@ -46,7 +42,7 @@ function rowOf(page: Page, table: string, name: string): Locator {
 
 describe("routes of one path", () => {
   it("are told apart by their conditions in the table and on their pages, without the values of secrets", async () => {
-    const { page, managerUrl, errors } = await openOverview(browser, shop((await upstream()).port));
+    const { page, managerUrl, errors } = await shared.openOverview(shop((await upstream()).port));
     await page.goto(`${managerUrl}#/routes`);
     const row = rowOf(page, "Routes", "second");
     for (const text of ["header X-Version = 2", "query old style absent", "cookie plan matches ^gold"]) await row.getByText(text, { exact: true }).waitFor();
@@ -65,7 +61,7 @@ describe("routes of one path", () => {
   });
 
   it("can be tried with a request that meets their conditions, and the page says which condition another request does not meet", async () => {
-    const { page, managerUrl } = await openOverview(browser, shop((await upstream()).port));
+    const { page, managerUrl } = await shared.openOverview(shop((await upstream()).port));
     await page.goto(`${managerUrl}#/routes/shop/staff`);
     await page.getByRole("main").getByRole("link", { name: "Try it" }).click();
     await heading(page, "Try it");
@@ -88,7 +84,7 @@ describe("routes of one path", () => {
 
 describe("a service with a split", () => {
   it("has a row for each group with what it gets and what it got, and names the group of each upstream", async () => {
-    const { page, url, managerUrl, errors } = await openOverview(browser, shop((await upstream()).port));
+    const { page, url, managerUrl, errors } = await shared.openOverview(shop((await upstream()).port));
     await page.goto(`${managerUrl}#/services/shop`);
     const [canary, beta, rest] = ["canary", "beta", "no group"].map((name) => rowOf(page, "Groups", name)) as [Locator, Locator, Locator];
     await canary.getByText("20 %, by request", { exact: true }).waitFor();
@@ -116,7 +112,7 @@ describe("a service with a split", () => {
   });
 
   it("shows its strategy with what it hashes on, its sticky cookie and its splits, in the table and in the path of a request", async () => {
-    const { page, managerUrl } = await openOverview(browser, shop((await upstream()).port));
+    const { page, managerUrl } = await shared.openOverview(shop((await upstream()).port));
     await page.goto(`${managerUrl}#/services`);
     for (const text of ["on header X-Tenant", "sticky by till", "split to beta, canary"]) await rowOf(page, "Services", "shop").getByText(text, { exact: true }).waitFor();
     await page.goto(`${managerUrl}#/routes/shop/list`);
@@ -131,7 +127,7 @@ describe("a service with a split", () => {
 
   it("counts what is too much for a drawing, and has all of it in the details", async () => {
     const split = Array.from({ length: 8 }, (_, i) => ({ group: "canary", percent: 1, match: { headers: { "X-Trial": `${i}` } } }));
-    const { page, managerUrl } = await openOverview(browser, shop((await upstream()).port, { split }));
+    const { page, managerUrl } = await shared.openOverview(shop((await upstream()).port, { split }));
     await page.goto(`${managerUrl}#/routes/shop/list`);
     const strategy = page.locator(".stage--strategy");
     // A sticky cookie, two splits of the shop, eight more, and the balance factor.
@@ -143,7 +139,7 @@ describe("a service with a split", () => {
   });
 
   it("sends a request that fits the conditions of a split to its group, as the page Try it says", async () => {
-    const { page, managerUrl } = await openOverview(browser, shop((await upstream()).port));
+    const { page, managerUrl } = await shared.openOverview(shop((await upstream()).port));
     // As written by hand: a link of the UI escapes the second question mark.
     await page.goto(`${managerUrl}#/try?url=/shop/items?x=1&headers=Cookie: plan=beta`);
     await expect.poll(() => page.getByLabel("Path and query").inputValue()).toBe("/shop/items?x=1");
@@ -162,7 +158,7 @@ describe("injected faults", () => {
 
   it("are named above every page, with links that the keyboard reaches, until a reload ends them", async () => {
     const { port } = await upstream();
-    const { page, file, managerUrl, errors } = await openOverview(browser, shop(port, { plugins: [FAULT] }));
+    const { page, file, managerUrl, errors } = await shared.openOverview(shop(port, { plugins: [FAULT] }));
     const banner = page.getByRole("status").filter({ hasText: "Faults are injected" });
     for (const hash of HASHES) {
       await page.goto(`${managerUrl}#/${hash}`);
@@ -190,7 +186,7 @@ describe("injected faults", () => {
   it("are named place by place up to four, those of all services by the page of plugins", async () => {
     const many = shop((await upstream()).port);
     const routes = Array.from({ length: 4 }, (_, i) => ({ name: `r${i}`, path: `/r${i}`, plugins: [FAULT, { ...FAULT, id: "again" }] }));
-    const { page } = await openOverview(browser, { global: { plugins: [FAULT] }, services: [{ ...many.services[0]!, plugins: [FAULT], routes }] });
+    const { page } = await shared.openOverview({ global: { plugins: [FAULT] }, services: [{ ...many.services[0]!, plugins: [FAULT], routes }] });
     const banner = page.getByRole("status").filter({ hasText: "Faults are injected" });
     await banner.getByText("2 more").waitFor();
     await soon(() => banner.locator("a").allInnerTexts()).toEqual(["all routes of all services", "all routes of shop", "route r0 of shop", "route r1 of shop", "2 more"]);
@@ -201,7 +197,7 @@ describe("injected faults", () => {
 describe("a mirror", () => {
   it("shows the share that it copies and the address that it copies to", async () => {
     const mirror = { name: "mirror", config: { url: "http://copies.internal:8080/a-long-path/that-is-not-cut", percent: 5 } };
-    const { page, managerUrl } = await openOverview(browser, shop((await upstream()).port, { plugins: [mirror] }));
+    const { page, managerUrl } = await shared.openOverview(shop((await upstream()).port, { plugins: [mirror] }));
     await page.goto(`${managerUrl}#/routes/shop/list`);
     await page.locator(".stage--plugin").getByText("copies 5 % to http://copies.internal:8080/a-long-path/that-is-not-cut").waitFor();
     expect(await allFaultsOf(page)).toEqual([]);

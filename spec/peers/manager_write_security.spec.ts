@@ -5,21 +5,17 @@ import { chmodSync, mkdirSync, readFileSync, renameSync, symlinkSync, writeFileS
 import http from "node:http";
 import type { AddressInfo } from "node:net";
 import { dirname, join } from "node:path";
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { fileWith } from "../support/process.ts";
 import { signed, signingKeys } from "../support/signing_keys.ts";
-import { launch, soon, visitIn, type Browser, type Page } from "./browser.ts";
-import { allFaultsOf, endSession, heading, openLogin, openOverview, signIn, until, upstream } from "./manager_pages.ts";
+import { soon, visit, visitIn, type Page } from "./browser.ts";
+import { allFaultsOf, endSession, heading, openOverview, shareGateway, signIn, until, upstream } from "./manager_pages.ts";
 import { apply, draftRoute, goTo, openWriting, shows, textOf, withRoute, written, type OpenWriting } from "./manager_writing.ts";
 
-let browser: Browser;
-beforeAll(async () => {
-  browser = await launch();
-});
-afterAll(() => browser.close());
+const VIEWER = { ADMIN_VIEWER_USER: "eve", ADMIN_VIEWER_PASSWORD: "only-looking" };
+const shared = shareGateway({ ADMIN_WRITE: "true", ...VIEWER });
 
 const contentOf = ({ file }: Pick<OpenWriting, "file">) => readFileSync(file, "utf8");
-const VIEWER = { ADMIN_VIEWER_USER: "eve", ADMIN_VIEWER_PASSWORD: "only-looking" };
 
 /** Sends a request from within the page, as a script of it could; returns the status. */
 function asked(page: Page, method: string, path: string, body: string, headers: Record<string, string> = {}): Promise<number> {
@@ -39,7 +35,7 @@ describe("a configuration whose every text is markup", () => {
     const plugin = { id: EVIL, name: "request_headers", config: { set: { "X-A": EVIL } } };
     const service = { name: EVIL, base_path: "/a", upstreams: [{ id: EVIL, host: "127.0.0.1", port, group: EVIL }], split: [{ group: EVIL, percent: 5 }], plugins: [plugin], routes: [{ name: EVIL, path: "/x" }] };
     const config = { global: { name: "<img src=x onerror=alert(1)>" }, callers: [{ id: EVIL, groups: [EVIL] }], services: [service], tests: [{ name: EVIL, request: { url: "/a/x" }, expect: { status: 200 } }] };
-    const { page, errors } = await openOverview(browser, JSON.stringify(config, null, 2), { environment: { ADMIN_WRITE: "true" } });
+    const { page, errors } = await shared.openOverview(JSON.stringify(config, null, 2));
     const isClean = async () => {
       expect(await page.evaluate("document.querySelectorAll('img[src=x], main script, main style').length")).toBe(0);
       expect(await page.title()).not.toContain("taken");
@@ -89,29 +85,32 @@ async function foreignPage(body: string): Promise<string> {
 }
 
 describe("a request that another page forges", () => {
-  it.each(["localhost", "127.0.0.1"])("with the session's cookie from %s changes nothing", async (host) => {
-    const opened = await openWriting(browser);
-    const { page, managerUrl, text } = opened;
+  it("with the session's cookie changes nothing, be it from another port of the host or from another host", async () => {
+    const text = written((await upstream()).port);
+    // A gateway of its own, which was never asked to reload.
+    const opened = await openOverview(shared.browser, text, { environment: { ADMIN_WRITE: "true" } });
+    const { page, managerUrl } = opened;
     const manager = managerUrl!.replace(/\/$/, "");
     const place = await foreignPage(`<iframe name="f"></iframe><form target="f" method="post" enctype="text/plain" action="${manager}/api/gateway/reload"><input name="{" value="}"></form>`);
-    const attacker = await page.context().newPage();
-    onTestFinished(() => attacker.close());
-    await attacker.goto(`http://${host}${place}`);
-    await attacker.evaluate("document.forms[0].submit()");
-    for (const [method, path] of [["PUT", "source"], ["POST", "validate"], ["POST", "reload"]]) {
-      for (const mode of ["cors", "no-cors"]) {
-        const outcome = await attacker.evaluate(`fetch("${manager}/api/gateway/${path}", { method: "${method}", mode: "${mode}", credentials: "include", headers: { "If-Match": "*" }, body: "{}" }).then(({ status, type }) => type + status, () => "failed")`);
-        expect(["failed", "opaque0"]).toContain(outcome);
+    for (const host of ["localhost", "127.0.0.1"]) {
+      const attacker = await page.context().newPage();
+      await attacker.goto(`http://${host}${place}`);
+      await attacker.evaluate("document.forms[0].submit()");
+      for (const [method, path] of [["PUT", "source"], ["POST", "validate"], ["POST", "reload"]]) {
+        for (const mode of ["cors", "no-cors"]) {
+          const outcome = await attacker.evaluate(`fetch("${manager}/api/gateway/${path}", { method: "${method}", mode: "${mode}", credentials: "include", headers: { "If-Match": "*" }, body: "{}" }).then(({ status, type }) => type + status, () => "failed")`);
+          expect(["failed", "opaque0"]).toContain(outcome);
+        }
       }
+      expect(await attacker.evaluate(`fetch("${manager}/api/gateway/source", { credentials: "include" }).then(({ status }) => status, () => "failed")`)).toBe("failed");
     }
     expect(contentOf(opened)).toBe(text);
-    expect(await attacker.evaluate(`fetch("${manager}/api/gateway/source", { credentials: "include" }).then(({ status }) => status, () => "failed")`)).toBe("failed");
     await goTo(page, "#/config", "Configuration");
     await shows(page, "none since the start");
   });
 
   it("with a foreign Origin, or with Sec-Fetch-Site of another site, is 403; without a cookie it is 401", async () => {
-    const opened = await openWriting(browser);
+    const opened = await openWriting(shared);
     const { page, managerUrl, text } = opened;
     const digest = await digestIn(page);
     const cookie = (await page.context().cookies()).map(({ name, value }) => `${name}=${value}`).join("; ");
@@ -132,12 +131,12 @@ describe("a request that another page forges", () => {
 
 describe("a viewer", () => {
   it("is shown no control that changes something, and is refused by the gateway with a forged request", async () => {
-    const text = written((await upstream()).port);
-    const opened = await openLogin(browser, text, { environment: { ADMIN_WRITE: "true", ...VIEWER } });
-    const { page } = opened;
-    await page.getByLabel("Name").fill(VIEWER.ADMIN_VIEWER_USER);
-    await page.getByLabel("Password", { exact: true }).fill(VIEWER.ADMIN_VIEWER_PASSWORD);
-    await page.getByLabel("Password", { exact: true }).press("Enter");
+    const opened = await openWriting(shared);
+    const { text } = opened;
+    const { page } = await visit(shared.browser);
+    await page.goto(opened.managerUrl!);
+    await heading(page, "Sign in");
+    await signIn(page, VIEWER.ADMIN_VIEWER_PASSWORD, VIEWER.ADMIN_VIEWER_USER);
     await heading(page, "Overview");
     await goTo(page, "#/upstreams/shop/v1", "Upstream v1");
     await page.getByText("Live", { exact: true }).waitFor({ state: "attached" });
@@ -161,7 +160,7 @@ describe("a viewer", () => {
 
 describe("without ADMIN_WRITE", () => {
   it("no control is shown, and the gateway has no such path", async () => {
-    const { page } = await openOverview(browser, written((await upstream()).port));
+    const { page } = await openOverview(shared.browser, written((await upstream()).port));
     await goTo(page, "#/upstreams", "Upstreams");
     await page.getByRole("link", { name: "v1", exact: true }).waitFor();
     expect(await page.getByRole("link", { name: "Apply", exact: true }).count()).toBe(0);
@@ -176,7 +175,7 @@ describe("without ADMIN_WRITE", () => {
 
 describe("a session that ends before Apply", () => {
   it("leads to the login and back, and the draft is there and can be applied", async () => {
-    const opened = await openWriting(browser);
+    const opened = await openWriting(shared);
     const { page, text } = opened;
     await draftRoute(page, "kept");
     await shows(page, "Routes added: 1");
@@ -191,13 +190,11 @@ describe("a session that ends before Apply", () => {
   });
 
   it("and is followed by another user's login shows that user nothing of the draft", async () => {
-    const opened = await openWriting(browser, VIEWER);
+    const opened = await openWriting(shared);
     const { page } = opened;
     await draftRoute(page, "not-for-eve");
     await endSession(page, () => apply(page));
-    await page.getByLabel("Name").fill(VIEWER.ADMIN_VIEWER_USER);
-    await page.getByLabel("Password", { exact: true }).fill(VIEWER.ADMIN_VIEWER_PASSWORD);
-    await page.getByLabel("Password", { exact: true }).press("Enter");
+    await signIn(page, VIEWER.ADMIN_VIEWER_PASSWORD, VIEWER.ADMIN_VIEWER_USER);
     await page.getByText("Live", { exact: true }).waitFor({ state: "attached" });
     expect(await page.content()).not.toContain("not-for-eve");
   });
@@ -205,7 +202,7 @@ describe("a session that ends before Apply", () => {
 
 describe("a text that is too large", () => {
   it("is refused with 413, and the file stays as it is", async () => {
-    const opened = await openWriting(browser);
+    const opened = await openWriting(shared);
     const { page, text } = opened;
     const digest = await digestIn(page);
     expect(await asked(page, "PUT", "/gateway/source", `"{" + " ".repeat(17e6) + "}"`, { "If-Match": digest })).toBe(413);
@@ -222,7 +219,7 @@ describe("a configuration that has to be signed", () => {
     const keys = signingKeys();
     const text = written((await upstream()).port);
     const environment = { ADMIN_WRITE: "true", CONFIG_PUBLIC_KEY: fileWith(keys.publicKey, "public.pem") };
-    const opened = await openOverview(browser, text, { environment, prepare: (file) => void signed(file, keys) });
+    const opened = await openOverview(shared.browser, text, { environment, prepare: (file) => void signed(file, keys) });
     const { page, file, errors } = opened;
     const downloaded = async (button: string) => {
       const downloading = page.waitForEvent("download");
@@ -277,7 +274,7 @@ describe("a file that cannot be replaced", () => {
   }
 
   it("because it is read-only is a 409 with the reason", async () => {
-    const opened = await openWriting(browser);
+    const opened = await openWriting(shared);
     await expectRefused(opened, () => chmodSync(opened.file, 0o444), /read-only/);
     // Who begins now is told so at once.
     const next = await visitIn(opened.page.context());
@@ -289,7 +286,7 @@ describe("a file that cannot be replaced", () => {
   });
 
   it("because it is mounted from a ConfigMap of Kubernetes is a 409 with the reason", async () => {
-    const opened = await openWriting(browser);
+    const opened = await openWriting(shared);
     const folder = dirname(opened.file);
     mkdirSync(join(folder, "..2026_11_28"));
     writeFileSync(join(folder, "..2026_11_28", "gw.json"), opened.text);
@@ -299,7 +296,7 @@ describe("a file that cannot be replaced", () => {
   });
 
   it.skipIf(!canMount())("because the disk is full is a 409 with the reason, and half a file is never seen", async () => {
-    const opened = await openWriting(browser);
+    const opened = await openWriting(shared);
     const folder = join(dirname(opened.file), "small");
     mkdirSync(folder);
     execFileSync("mount", ["-t", "tmpfs", "-o", "size=64k", "tmpfs", folder]);

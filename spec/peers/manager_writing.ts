@@ -1,6 +1,6 @@
 /** What specs of changes from the management UI share: a configuration as people write it, and the way to its pages. */
-import type { Browser, Page } from "./browser.ts";
-import { heading, openOverview, until, upstream, type Open } from "./manager_pages.ts";
+import type { Page } from "./browser.ts";
+import { heading, until, upstream, type Open, type SharedGateway } from "./manager_pages.ts";
 
 /** Four spaces, and short items in one line. */
 export function written(port: number): string {
@@ -41,9 +41,9 @@ export interface OpenWriting extends Open {
 }
 
 /** The overview of a gateway that takes changes. */
-export async function openWriting(browser: Browser, environment: Record<string, string> = {}): Promise<OpenWriting> {
+export async function openWriting(shared: SharedGateway): Promise<OpenWriting> {
   const text = written((await upstream()).port);
-  return { ...(await openOverview(browser, text, { environment: { ADMIN_WRITE: "true", ...environment } })), text };
+  return { ...(await shared.openOverview(text)), text };
 }
 
 export async function goTo(page: Page, hash: string, title: string | RegExp): Promise<void> {
