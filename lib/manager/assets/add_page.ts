@@ -24,9 +24,9 @@ export const onePage: OpenPage = (frame, [name = ""]) => {
   const form = Object.hasOwn(FORMS, name) ? FORMS[name]! : null;
   if (form === null) return page(frame, []);
   const node = el("div", { class: "stack" }, loading("the file"));
-  const reading = askingFor({ frame, what: "The file", node, ask: () => draft.load(), show: () => replace(node, fileForm(frame, form, node)) });
-  void reading.load();
-  return { title: form.title, node, update() {}, close: reading.close };
+  const read = askingFor({ frame, what: "The file", node, ask: () => draft.load(), show: () => replace(node, fileForm(frame, form, node)) });
+  void read();
+  return { title: form.title, node, update() {} };
 };
 
 function fileForm(frame: Frame, form: Form, shownIn: HTMLElement): HTMLElement {

@@ -27,24 +27,17 @@ class ApplyPage implements Page {
   readonly #result = el("div", { class: "stack", role: "status" });
   readonly #button = button("Apply", () => void this.#apply(), "primary");
   readonly #body = el("div", { class: "stack" });
-  readonly #reading;
   #force: ReturnType<typeof inForce> | null = null;
   #isBusy = false;
-  #isClosed = false;
 
   constructor(frame: Frame) {
     this.#frame = frame;
-    this.#reading = askingFor({ frame, what: "The file", node: this.node, ask: () => draft.load(), show: () => this.#show() });
-    void this.#reading.load();
+    const read = askingFor({ frame, what: "The file", node: this.node, ask: () => draft.load(), show: () => this.#show() });
+    void read();
   }
 
   update(known: Known): void {
     this.#force?.update(known);
-  }
-
-  close(): void {
-    this.#isClosed = true;
-    this.#reading.close();
   }
 
   #show(): void {
@@ -76,7 +69,7 @@ class ApplyPage implements Page {
       draft.setBase({ text, digest: applied.digest });
       this.#force = inForce(applied);
       await this.#frame.refresh().catch(() => {});
-      if (this.#isClosed) return;
+      if (!this.node.isConnected) return;
       this.#show();
       replace(this.#result, this.#force.node);
     } catch (error) {
@@ -104,7 +97,7 @@ class ApplyPage implements Page {
     } catch (error) {
       return this.#frame.showError(error);
     }
-    if (this.#isClosed) return;
+    if (!this.node.isConnected) return;
     this.#show();
     if (!draft.isDirty) return this.#say("good", "The file is the same as your draft.", "It was applied.");
     if (draft.baseText === before) return this.#say("warn", "The file is as it was.", "Your draft was not applied.");

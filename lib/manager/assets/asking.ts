@@ -1,5 +1,5 @@
 /**
- * What pages ask the gateway for beside its live state. Answers that arrive after `close`, and those to an earlier question, count for nothing.
+ * What pages ask the gateway for beside its live state. Answers to an earlier question, and those for a page that was left, count for nothing.
  */
 import { ask as request, isSessionEnd, messageOf } from "./api.ts";
 import { unreadable } from "./components.ts";
@@ -10,27 +10,22 @@ interface AskOptions<T> {
   readonly ask: () => Promise<T>;
   readonly show: (found: T) => void;
   readonly failed: (error: unknown) => void;
+  /** A part of the page. */
+  readonly node: Pick<Element, "isConnected">;
 }
 
-export interface Asking {
-  /** Asks now. */
-  load(): Promise<void>;
-  close(): void;
-}
-
-export function asking<T>({ ask, show, failed }: AskOptions<T>): Asking {
+/** Returns what asks now. */
+export function asking<T>({ ask, show, failed, node }: AskOptions<T>): () => Promise<void> {
   let turn = 0;
-  return {
-    async load() {
-      const own = ++turn;
-      try {
-        const found = await ask();
-        if (own === turn) show(found);
-      } catch (error) {
-        if (own === turn) failed(error);
-      }
-    },
-    close: () => void turn++,
+  return async () => {
+    const own = ++turn;
+    const counts = () => own === turn && node.isConnected;
+    try {
+      const found = await ask();
+      if (counts()) show(found);
+    } catch (error) {
+      if (counts()) failed(error);
+    }
   };
 }
 
@@ -42,16 +37,17 @@ interface PartOptions<T> extends Omit<AskOptions<T>, "failed"> {
   readonly node: Element;
 }
 
-/** For a part of a page that is nothing without the answer. */
-export function askingFor<T>({ frame, what, node, ...options }: PartOptions<T>): Asking {
-  const asked = asking({
+/** For a part of a page that is nothing without the answer. Returns what asks now. */
+export function askingFor<T>({ frame, what, node, ...options }: PartOptions<T>): () => Promise<void> {
+  const load = asking({
     ...options,
+    node,
     failed(error) {
       if (isSessionEnd(error)) frame.showError(error);
-      else replace(node, ...unreadable(what, error, () => void asked.load()));
+      else replace(node, ...unreadable(what, error, () => void load()));
     },
   });
-  return asked;
+  return load;
 }
 
 /**
@@ -62,7 +58,8 @@ export function figuresAt<T>(path: string | (() => string), what: string, show: 
   const note = el("p", { class: "muted", role: "status" });
   let askedAt = -Infinity;
   let failure = "";
-  const asked = asking<T>({
+  const load = asking<T>({
+    node: note,
     ask: () => request("GET", typeof path === "string" ? path : path()),
     show(found) {
       // What `show` says there stays as it is: screen readers would say it again.
@@ -75,12 +72,12 @@ export function figuresAt<T>(path: string | (() => string), what: string, show: 
     },
   });
   return {
-    ...asked,
+    load,
     note,
     update(now: number): void {
       if (now - askedAt < everyMs()) return;
       askedAt = now;
-      void asked.load();
+      void load();
     },
   };
 }

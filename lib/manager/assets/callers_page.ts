@@ -25,7 +25,7 @@ class CallersPage implements Page {
   readonly #count = el("p", { class: "muted", role: "status" });
   readonly #input = el("input", { id: "search-callers", type: "search", autocomplete: "off", spellcheck: "false", value: viewIn(location.hash, "callers").query, oninput: () => this.#search() });
   readonly #changes: Part;
-  readonly #asked;
+  readonly #ask;
   #askedAt = 0;
   #timer = 0;
   #digest: string | null = null;
@@ -33,7 +33,7 @@ class CallersPage implements Page {
   constructor(frame: Frame) {
     this.#changes = formLinks(frame, ["Add a caller", "caller"]);
     const read = () => ask<CallersView>("GET", `/gateway/callers?${new URLSearchParams({ search: this.#input.value })}`);
-    this.#asked = askingFor({ frame, what: "The callers", node: this.node, ask: read, show: (view) => this.#show(view) });
+    this.#ask = askingFor({ frame, what: "The callers", node: this.node, ask: read, show: (view) => this.#show(view) });
     this.#table = new DataTable<ShownCaller>({
       name: "callers",
       caption: "Callers",
@@ -58,19 +58,13 @@ class CallersPage implements Page {
     if (status === null || (status.digest === this.#digest && now - this.#askedAt < AGAIN_MS)) return;
     this.#digest = status.digest;
     this.#askedAt = now;
-    void this.#asked.load();
-  }
-
-  close(): void {
-    this.#asked.close();
-    clearTimeout(this.#timer);
-    this.#table.close();
+    void this.#ask();
   }
 
   #search(): void {
     keepInAddress("callers", { query: this.#input.value });
     clearTimeout(this.#timer);
-    this.#timer = window.setTimeout(() => void this.#asked.load(), SEARCH_AFTER_MS);
+    this.#timer = window.setTimeout(() => void this.#ask(), SEARCH_AFTER_MS);
   }
 
   #show({ total, matching, callers }: CallersView): void {

@@ -49,7 +49,6 @@ export class Chart {
   readonly node: HTMLElement;
   readonly #options: ChartOptions;
   readonly #el: ReturnType<typeof chartElements>;
-  readonly #observer: ResizeObserver;
   #samples: readonly Sample[] = [];
   #marks: readonly Mark[] = [];
   #gapMs = 0;
@@ -70,11 +69,11 @@ export class Chart {
     plot.addEventListener("keydown", (event) => this.#step(event));
     plot.addEventListener("blur", () => this.#point(null));
     more.addEventListener("toggle", () => this.#fillTable());
-    this.#observer = new ResizeObserver(([entry]) => {
+    const observer = new ResizeObserver(([entry]) => {
       this.#width = Math.round(entry!.contentRect.width);
       this.#draw();
     });
-    this.#observer.observe(plot);
+    observer.observe(plot);
   }
 
   /** `now` in ms since 1970. Null: no data yet. */
@@ -87,10 +86,6 @@ export class Chart {
     setText(this.#el.summary, this.#sentence(this.#span));
     this.#draw();
     this.#fillTable();
-  }
-
-  close(): void {
-    this.#observer.disconnect();
   }
 
   #draw(): void {

@@ -1,10 +1,10 @@
 /**
- * Elements that pages share: breadcrumbs, statistics, lists of names and values, hidden secrets, ages, badges, empty states.
+ * Elements that pages share: breadcrumbs, statistics, lists of names and values, hidden secrets, badges, empty states.
  */
-import { messageOf, type Change, type Figures, type Issue, type Refusal, type Reload, type Status, type TryFigures } from "./api.ts";
+import { messageOf, type Change, type Figures, type Issue, type Refusal, type TryFigures } from "./api.ts";
 import type { Label } from "./state_labels.ts";
 import { button, el, replace, setText, type Child } from "./dom.ts";
-import { ago, milliseconds, moment, number, percent, perSecond } from "./format.ts";
+import { milliseconds, number, percent, perSecond } from "./format.ts";
 import { clientErrorShare, errorShare, statusesText } from "./inventory.ts";
 import { MASK, settingLines } from "./setting_lines.ts";
 
@@ -109,11 +109,6 @@ export function fixedBadge(tone: Label["tone"], text: string, title: string | nu
   return el("span", { class: `badge badge--${tone}`, title }, text);
 }
 
-/** Of a reload. */
-export function outcomeBadge(outcome: Reload["outcome"]): HTMLElement {
-  return outcome === "taken" ? fixedBadge("good", "Accepted") : fixedBadge("bad", "Refused");
-}
-
 /** For what could not be asked for, with a button that asks again. */
 export function unreadable(what: string, error: unknown, again: () => void): readonly HTMLElement[] {
   return [
@@ -184,46 +179,6 @@ export function secretText(name: string, read: () => Promise<string>): HTMLEleme
     setText(reveal, shown ? "Hide" : "Show");
     reveal.setAttribute("aria-label", `${shown ? "Hide" : "Show"} ${name}`);
   }
-}
-
-export interface Ages {
-  /** "3 min ago", with the exact time as its title. */
-  of(iso: string): HTMLElement;
-  /** `now` in ms since 1970. */
-  update(now: number): void;
-  /** Forgets the elements created so far, after they were removed from the document. */
-  forget(): void;
-}
-
-export function createAges(): Ages {
-  let all: (readonly [HTMLElement, string])[] = [];
-  return {
-    of(iso) {
-      const node = el("time", { datetime: iso, title: moment(iso) });
-      all.push([node, iso]);
-      return node;
-    },
-    update(now) {
-      for (const [node, iso] of all) setText(node, ago(iso, now));
-    },
-    forget() {
-      all = [];
-    },
-  };
-}
-
-/** For `dl.pairs`: the last run of the configuration's tests. Nothing for gateways that do not report it. */
-export function testsPair(tests: Status["tests"]): readonly HTMLElement[] {
-  if (tests === undefined) return [];
-  const text = tests === null ? "none" : tests.failed > 0 ? `${number(tests.failed)} failed, ${number(tests.passed)} passed` : `${number(tests.passed)} passed`;
-  return pair("Tests", link("#/tests", text));
-}
-
-/** "3 services, 1 route" */
-export function countsText(counts: Readonly<Record<string, number>>): string {
-  return Object.entries(counts)
-    .map(([what, count]) => `${number(count)} ${(count === 1 ? what.replace(/s$/, "") : what).replaceAll("_", " ")}`)
-    .join(", ");
 }
 
 /** Items of a list that are shown; the others are only counted. */

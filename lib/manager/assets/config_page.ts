@@ -2,29 +2,23 @@
  * The configuration page: the configuration as the gateway has read it, a button that reloads it, and the settings of the process.
  * It changes nothing itself: the file is the source.
  */
-import { ApiError, ask, isSessionEnd, type ProxyConfig, type Reload, type Reloaded, type Settings, type Status } from "./api.ts";
+import { ageOf } from "./ages.ts";
+import { ApiError, ask, isSessionEnd, type ProxyConfig, type Reloaded, type Settings, type Status } from "./api.ts";
 import { askingFor } from "./asking.ts";
 import { copy } from "./copy.ts";
 import { button, el, replace, setPending, setText, whenChanged, type Child } from "./dom.ts";
-import { moment, number } from "./format.ts";
+import { number } from "./format.ts";
 import { occurrences, type JsonPath } from "./json_text.ts";
 import { JsonView } from "./json_view.ts";
 import type { Frame, Known, OpenPage } from "./page.ts";
-import { card, changeList, countsText, createAges, issueList, loading, notice, outcomeBadge, pair, refusalIn, secretText, testsPair, type Ages } from "./components.ts";
+import { card, changeList, issueList, loading, notice, pair, refusalIn, secretText } from "./components.ts";
+import { configFacts, shownOf } from "./config_facts.ts";
 import { MASK } from "./setting_lines.ts";
-
-const BY: Readonly<Record<Reload["by"], string>> = {
-  file: "a change of the file",
-  signal: "a signal (SIGHUP)",
-  admin: "the admin interface",
-  api: "the program the gateway is embedded in",
-};
 
 export const page: OpenPage = (frame) => {
   const file = fileCard(frame);
   const state = stateCard(frame);
-  const settings = settingsCard(frame);
-  const node = el("div", { class: "config" }, file.node, el("div", { class: "stack" }, state.node, settings.node));
+  const node = el("div", { class: "config" }, file.node, el("div", { class: "stack" }, state.node, settingsCard(frame)));
   return {
     title: "Configuration",
     node,
@@ -32,7 +26,6 @@ export const page: OpenPage = (frame) => {
       file.update(known.config);
       state.update(known);
     },
-    close: settings.close,
   };
 };
 
@@ -126,24 +119,17 @@ function asFile({ global, plugins: _plugins, services, ...others }: ProxyConfig)
 }
 
 function stateCard(frame: Frame) {
-  const factList = el("div", { class: "stack" }, loading("the state of the gateway"));
+  const facts = el("div", { class: "stack" }, loading("the state of the gateway"));
   const result = el("div", { class: "result", role: "status" });
   const reloader = button("Reload the file", () => void reload(), "primary");
   let busy = false;
   /** The reload that the result is of; "next": the one that the next status reports. */
   let resultOf: string | null = null;
   const tools = el("div", { class: "toolbar" }, reloader, el("span", { class: "muted" }, "All or nothing: a file with an error changes nothing."));
-  const ages = createAges();
-  const draw = whenChanged(
-    (status: Status) => {
-      ages.forget();
-      replace(factList, ...stateOf(status, ages));
-    },
-    (status) => [status.digest, status.loaded_at, status.last_reload, status.last_change, status.counts, status.tests],
-  );
+  const draw = whenChanged((status: Status) => replace(facts, ...stateOf(status)), shownOf);
   return {
-    node: el("section", { class: "card stack" }, el("h2", {}, "In force"), factList, el("div", {}, tools, result)),
-    update({ status, now }: Known) {
+    node: el("section", { class: "card stack" }, el("h2", {}, "In force"), facts, el("div", {}, tools, result)),
+    update({ status }: Known) {
       tools.hidden = frame.session?.role === "viewer";
       if (status === null) return;
       const reloaded = status.last_reload?.at ?? "";
@@ -151,7 +137,6 @@ function stateCard(frame: Frame) {
       // A later reload, as by a change of the file, may have had another outcome.
       if (!busy && resultOf !== reloaded) replace(result);
       draw(status);
-      ages.update(now);
     },
   };
 
@@ -198,40 +183,27 @@ function refusedNotice({ problem, message }: ApiError, isShownAbove: boolean): H
   return notice("bad", "Refused.", "The gateway keeps its current configuration.", issueList(refusal));
 }
 
-function stateOf({ digest, loaded_at: loaded, last_reload: last, last_change: change, counts, tests }: Status, ages: Ages): readonly Child[] {
-  const lastChange = change !== null && change.outcome === "taken" && change.changes.length > 0 ? change : null;
+function stateOf(status: Status): readonly Child[] {
+  const { last_reload: last, last_change: change } = status;
+  const refused = "The last reload was refused; the gateway keeps its current configuration. Correct the file, then reload it.";
   return [
-    el(
-      "dl",
-      { class: "pairs" },
-      ...pair("In force since", el("span", {}, moment(loaded), " (", ages.of(loaded), ")")),
-      ...pair("Digest", el("span", { class: "mono" }, digest)),
-      ...pair("Contents", countsText(counts)),
-      ...testsPair(tests),
-      ...pair("Last reload", last === null ? "none since the start" : lastReload(last, ages)),
-    ),
-    last !== null && last.outcome === "refused"
-      ? el("div", { class: "notice notice--bad" }, el("p", {}, "The last reload was refused; the gateway keeps its current configuration. Correct the file, then reload it."), issueList(last))
-      : null,
-    lastChange === null ? null : el("details", { class: "more" }, el("summary", {}, "Last change, ", ages.of(lastChange.at)), changeList(lastChange.changes)),
+    configFacts(status),
+    last?.outcome === "refused" && el("div", { class: "notice notice--bad" }, el("p", {}, refused), issueList(last)),
+    change !== null && change.changes.length > 0 && el("details", { class: "more" }, el("summary", {}, "Last change, ", ageOf(change.at)), changeList(change.changes)),
   ];
 }
 
-function lastReload({ at, by, outcome }: Reload, ages: Ages): HTMLElement {
-  return el("span", {}, outcomeBadge(outcome), " ", ages.of(at), `, by ${BY[by] ?? by}`);
-}
-
-function settingsCard(frame: Frame) {
+function settingsCard(frame: Frame): HTMLElement {
   const body = el("div", {}, loading("the settings"));
-  const reading = askingFor({
+  const read = askingFor({
     frame,
     what: "The settings",
     node: body,
     ask: () => ask<Settings>("GET", "/gateway/config?secrets=masked"),
     show: (settings) => replace(body, el("dl", { class: "pairs" }, ...Object.entries(settings).flatMap(([name, value]) => pair(name, settingValue(name, value, frame))))),
   });
-  void reading.load();
-  return { node: card("Settings", null, body), close: reading.close };
+  void read();
+  return card("Settings", null, body);
 }
 
 function settingValue(name: string, value: string, frame: Frame): Child {

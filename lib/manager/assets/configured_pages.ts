@@ -16,7 +16,7 @@ interface ListOptions<Row> {
   /** Shown while there are rows. */
   readonly above?: HTMLElement;
   readonly below?: HTMLElement;
-  /** Called before the rows are refreshed. */
+  /** Called before the rows are refreshed, once there is a configuration. */
   readonly update: (known: Known) => void;
 }
 
@@ -31,7 +31,6 @@ export function listPage<Row>({ title, table, rowsOf, shown = "total", above, be
     node: content.node,
     shown,
     update(known) {
-      update(known);
       if (known.config === null) return;
       if (known.config !== config) {
         config = known.config;
@@ -39,9 +38,9 @@ export function listPage<Row>({ title, table, rowsOf, shown = "total", above, be
       }
       for (const note of [above, below]) if (note !== undefined) note.hidden = rows.length === 0;
       content.put(node);
+      update(known);
       table.show(rows);
     },
-    close: () => table.close(),
   };
 }
 
@@ -50,7 +49,7 @@ export function serviceColumn<Row extends { readonly service: ServiceConfig }>()
   return { key: "service", title: "Service", sortBy: ({ service }) => service.name, make: ({ service: { name } }) => fixedPart(link(hashFor("services", name), name)) };
 }
 
-export type Detail = Pick<Page, "node" | "update" | "close">;
+export type Detail = Pick<Page, "node" | "update">;
 
 interface DetailOptions<Item> {
   readonly title: string;
@@ -79,13 +78,9 @@ export function detailPage<Item>({ title, service, find, missing: { what, href, 
       const item = find(known.config);
       if (item === null) return content.put(notFound);
       const key = JSON.stringify(shown(item, known.config));
-      if (detail?.key !== key) {
-        detail?.close?.();
-        detail = { key, ...create(item, known.config) };
-      }
+      if (detail?.key !== key) detail = { key, ...create(item, known.config) };
       content.put(detail.node);
       detail.update(known);
     },
-    close: () => detail?.close?.(),
   };
 }

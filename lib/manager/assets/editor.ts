@@ -95,7 +95,6 @@ export class Editor {
   close(): number {
     this.#checks.stop();
     this.#cancelReading();
-    this.#view.close();
     document.removeEventListener("selectionchange", this.#onSelection);
     return this.#view.field.selectionStart;
   }

@@ -25,9 +25,9 @@ export const page: OpenPage = (frame) => {
   const endListening = draft.onChange(() => {
     if (editor !== null && draft.text !== draftText(editor.text)) editor.setText(fieldText(draft.text));
   });
-  const reading = askingFor({ frame, what: "The file", node: content.node, ask: () => Promise.all([schema ?? ask<Schema>("GET", "/gateway/schema"), draft.load()]), show: ([root]) => open(root) });
+  const read = askingFor({ frame, what: "The file", node: content.node, ask: () => Promise.all([schema ?? ask<Schema>("GET", "/gateway/schema"), draft.load()]), show: ([root]) => open(root) });
   content.put(loading("the file"));
-  void reading.load();
+  void read();
   return {
     title: "Edit",
     node: content.node,
@@ -35,7 +35,6 @@ export const page: OpenPage = (frame) => {
       if (status !== null) compareFile(status);
     },
     close() {
-      reading.close();
       endListening();
       if (editor === null) return;
       caret = editor.close();

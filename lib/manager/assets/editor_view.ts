@@ -18,7 +18,6 @@ export class EditorView {
   readonly node: HTMLElement;
   readonly #numbers = el("div");
   readonly #rows = el("div", { class: "editor__rows" });
-  readonly #resized = new ResizeObserver(() => this.draw());
   #text = "";
   /** Offset of the beginning of each line. */
   #starts: readonly number[] = [0];
@@ -32,15 +31,11 @@ export class EditorView {
     const layer = el("div", { class: "editor__layer", "aria-hidden": "true" }, this.#rows);
     const numbers = el("div", { class: "editor__numbers", "aria-hidden": "true" }, this.#numbers);
     this.node = el("div", { class: "editor" }, numbers, el("div", { class: "editor__body" }, layer, this.field, overlay));
-    this.#resized.observe(this.field);
+    new ResizeObserver(() => this.draw()).observe(this.field);
   }
 
   get text(): string {
     return this.#text;
-  }
-
-  close(): void {
-    this.#resized.disconnect();
   }
 
   /** Reads what the field holds, and draws it. */

@@ -32,18 +32,12 @@ export function figureCharts(of: Of) {
   const buttons = SPANS.map((span) => button(span.label, () => choose(span), "small", { "aria-pressed": String(span === chosen) }));
   const node = section("Over time", el("div", { class: "toolbar", role: "group", "aria-label": "Shown" }, ...buttons), grid, asking.note);
   grid.append(...charts.map(({ chart }) => chart.node));
-  return { node, update: ({ now }: Pick<Known, "now">) => asking.update(now), close };
-
-  function close(): void {
-    asking.close();
-    for (const { chart } of charts) chart.close();
-  }
+  return { node, update: ({ now }: Pick<Known, "now">) => asking.update(now) };
 
   function choose(span: (typeof SPANS)[number]): void {
     chosen = span;
     buttons.forEach((each, i) => each.setAttribute("aria-pressed", String(SPANS[i] === span)));
     history.replaceState(history.state, "", hashWith(location.hash, { span: span === SPANS[0] ? "" : span.name }));
-    close();
     charts = chartsOf(span.mostMs, of.upstream === undefined);
     grid.replaceChildren(...charts.map(({ chart }) => chart.node));
     void asking.load();

@@ -1,11 +1,12 @@
 /**
  * The page of former configurations: "#/history". Rolling back first shows what it would change.
  */
+import { ageOf } from "./ages.ts";
 import { ask, askSource, type HistoryEntry } from "./api.ts";
 import { inForce, type Applied } from "./apply_page.ts";
 import { askingFor } from "./asking.ts";
 import { changeReview } from "./change_review.ts";
-import { changeList, createAges, fixedBadge, loading, notice } from "./components.ts";
+import { changeList, fixedBadge, loading, notice } from "./components.ts";
 import { button, el, replace, whenChanged } from "./dom.ts";
 import { draft } from "./draft.ts";
 import { counted } from "./format.ts";
@@ -21,44 +22,34 @@ class HistoryPage implements Page {
   readonly #list = el("div", {}, loading("the history"));
   readonly node = el("div", { class: "stack" }, this.#result, this.#list);
   readonly #frame: Frame;
-  readonly #ages = createAges();
-  readonly #asked;
-  readonly #onDigest = whenChanged((_digest: string) => void this.#asked.load());
-  #now = 0;
+  readonly #ask;
+  readonly #onDigest = whenChanged((_digest: string) => void this.#ask());
   #force: ReturnType<typeof inForce> | null = null;
 
   constructor(frame: Frame) {
     this.#frame = frame;
     const read = () => ask<{ readonly entries: readonly HistoryEntry[] }>("GET", "/gateway/history");
-    this.#asked = askingFor({ frame, what: "The history", node: this.#list, ask: read, show: ({ entries }) => this.#show(entries) });
+    this.#ask = askingFor({ frame, what: "The history", node: this.#list, ask: read, show: ({ entries }) => this.#show(entries) });
   }
 
-  update({ status, now }: Known): void {
-    this.#now = now;
-    this.#ages.update(now);
+  update({ status }: Known): void {
     this.#force?.update({ status });
     if (status !== null) this.#onDigest(status.digest);
   }
 
-  close(): void {
-    this.#asked.close();
-  }
-
   #show(entries: readonly HistoryEntry[]): void {
-    this.#ages.forget();
     const [{ reason } = { reason: null }] = entries;
     // Where the file cannot be changed from here, each has the same one.
     const common = entries.length > 1 && entries.every((entry) => entry.reason === reason) ? reason : null;
     const items = entries.map((entry) => this.#item(entry, common === null));
     replace(this.#list, el("div", { class: "stack" }, common !== null && notice("warn", "Roll back is not possible from here.", common), el("ol", { class: "list" }, ...items)));
-    this.#ages.update(this.#now);
   }
 
   #item({ digest, at, by, changes, in_force: isInForce, can_roll_back: canRollBack, reason }: HistoryEntry, hasReason: boolean): HTMLElement {
     const who = "cause" in by ? `by ${CAUSES[by.cause] ?? by.cause}` : `by ${by.user} from ${by.address}`;
     const place = el("div", {});
     const open = button("Roll back…", () => void this.#confirm(digest, place, open), "small", { "aria-label": `Roll back to ${digest}` });
-    const state = [isInForce && fixedBadge("good", "In force"), el("span", { class: "muted" }, this.#ages.of(at), ` ${who}`), !isInForce && canRollBack && open];
+    const state = [isInForce && fixedBadge("good", "In force"), el("span", { class: "muted" }, ageOf(at), ` ${who}`), !isInForce && canRollBack && open];
     const more = changes.length > 0 && el("details", { class: "more" }, el("summary", {}, counted(changes.length, "change")), changeList(changes));
     const head = el("div", { class: "toolbar" }, el("h2", { class: "mono" }, digest), ...state);
     return el("li", { class: "card" }, head, hasReason && reason !== null && el("p", { class: "muted" }, reason), more, place);
@@ -88,7 +79,7 @@ class HistoryPage implements Page {
       // The base of a draft is the file; a draft under edit stays, and Apply says what has changed.
       if (!draft.isDirty) draft.forget();
       await this.#frame.refresh();
-      void this.#asked.load();
+      void this.#ask();
       scrollTo(0, 0);
     } catch (error) {
       this.#frame.showError(error);

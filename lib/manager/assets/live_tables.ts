@@ -17,7 +17,7 @@ export function plainTable(caption: string, columns: readonly string[], numbers:
   const resized = new ResizeObserver(([change]) => table.classList.toggle("table--cards", change!.contentRect.width < LEAST_WIDTH));
   resized.observe(node);
   const rowOf = (cells: readonly Child[]) => el("tr", {}, ...cells.map((cell, i) => el(i === 0 ? "th" : "td", { class: kind(i), "data-label": columns[i]!, ...(i === 0 && { scope: "row" }) }, cell)));
-  return { node, rows, rowOf, close: () => resized.disconnect() };
+  return { node, rows, rowOf };
 }
 
 /** A table with a title, hidden while it has no rows. */
@@ -31,7 +31,6 @@ export function liveTable(title: string, columns: readonly string[], numbers: re
       node.hidden = cells.length === 0;
       replace(table.rows, ...cells.map(table.rowOf));
     },
-    close: table.close,
   };
 }
 

@@ -1,6 +1,7 @@
 /**
  * The frame of the application: which page is shown, sessions, the live state, and what pages ask of it.
  */
+import { updateAges } from "./ages.ts";
 import { ask, isSessionEnd, messageOf, type ApiError } from "./api.ts";
 import { after, button, el } from "./dom.ts";
 import { draft } from "./draft.ts";
@@ -44,8 +45,6 @@ class App implements Frame {
   #user: string | null = null;
   /** By this browser's clock: from when on a user who works renews the session. */
   #renewAt = Number.POSITIVE_INFINITY;
-  /** A page with text that would have been lost when the session ended: for the time after the login. */
-  #kept: { readonly hash: string; readonly page: Page } | null = null;
   /** Counts pages: a module that arrives for an earlier one is ignored. */
   #turn = 0;
   #countdown = 0;
@@ -63,8 +62,8 @@ class App implements Frame {
   }
 
   start(): void {
-    addEventListener("hashchange", () => this.#onHashChange());
-    addEventListener("beforeunload", (event) => (this.#isDirty || this.#kept !== null || draft.isDirty) && event.preventDefault());
+    addEventListener("hashchange", () => this.#show());
+    addEventListener("beforeunload", (event) => draft.isDirty && event.preventDefault());
     document.addEventListener("visibilitychange", () => this.#follow());
     this.#tabs?.addEventListener("message", ({ data }) => this.#onTab(data));
     for (const type of ["wheel", "keydown", "pointerdown"]) addEventListener(type, () => this.#onInput(), { passive: true });
@@ -78,7 +77,7 @@ class App implements Frame {
   // Pages also pass these on as functions.
   readonly goTo = (hash: string): void => {
     if (location.hash !== hash) location.hash = hash;
-    else if (this.#mayLeave()) this.#show();
+    else this.#show();
   };
 
   readonly refresh = (): Promise<void> => this.#live.refresh();
@@ -89,21 +88,6 @@ class App implements Frame {
   };
 
   readonly showMessage = (text: string, kind: "info" | "good" | "bad" = "info"): void => this.#shell.showMessage(text, kind);
-
-  get #isDirty(): boolean {
-    return this.#state.page?.isDirty === true;
-  }
-
-  #mayLeave(): boolean {
-    return !this.#isDirty || confirm(LEAVE);
-  }
-
-  /** The address has changed already. */
-  #onHashChange(): void {
-    if (this.#visits.isHere) return;
-    if (this.#mayLeave()) this.#show();
-    else this.#visits.stay();
-  }
 
   /** Only a visible page asks, also one that was opened in the background. */
   #follow(): void {
@@ -136,6 +120,7 @@ class App implements Frame {
     const title = `${page.title} · ${name === "" || name === "edge-gateway" ? location.host : name}`;
     if (document.title !== title) document.title = title;
     this.#shell.draw(known, loss, this.#session);
+    updateAges(known.now);
     page.update(known);
     clearTimeout(this.#countdown);
     // While the connection is lost nothing else updates the countdown and the ages.
@@ -163,9 +148,7 @@ class App implements Frame {
     const isClosed = section?.writes === true && this.#session?.write === false;
     const open = await opener(isClosed ? READ_ONLY : section, isClosed ? 0 : segments.length).catch((): OpenPage => unloadablePage);
     if (own !== this.#turn || this.#state.is !== "signed in") return;
-    const kept = this.#kept?.hash === location.hash ? this.#kept.page : null;
-    if (kept !== null) this.#kept = null;
-    this.#showPage(name, kept ?? open(this, segments));
+    this.#showPage(name, open(this, segments));
   }
 
   #showPage(name: string, page: Page): void {
@@ -209,14 +192,12 @@ class App implements Frame {
     this.#follow();
   }
 
-  /** A page with text that would be lost is kept. */
   #showSignedOut(notice: string | null): void {
     const { is, page } = this.#state;
     if (is === "signed out") return;
     this.#live.stop();
     if (page !== null) this.#visits.leave();
-    if (page?.isDirty === true) this.#kept = { hash: location.hash, page };
-    else page?.close?.();
+    page?.close?.();
     this.#turn += 1;
     this.#session = null;
     this.#renewAt = Number.POSITIVE_INFINITY;
@@ -225,8 +206,6 @@ class App implements Frame {
   }
 
   #forget(): void {
-    this.#kept?.page.close?.();
-    this.#kept = null;
     this.texts.clear();
     draft.forget();
   }
@@ -239,7 +218,7 @@ class App implements Frame {
   }
 
   async #signOut(): Promise<void> {
-    if ((this.#isDirty || draft.isDirty) && !confirm(LEAVE)) return;
+    if (draft.isDirty && !confirm(LEAVE)) return;
     try {
       await ask("DELETE", "/logout");
     } catch (error) {

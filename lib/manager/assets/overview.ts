@@ -3,13 +3,14 @@
  */
 import type { Certificate, Health, ServiceHealth, Status, UpstreamHealth } from "./api.ts";
 import { Chart } from "./chart.ts";
-import { el, replace, setText, whenChanged, type Child } from "./dom.ts";
+import { el, replace, setText, whenChanged } from "./dom.ts";
 import { ago, counted, listed, milliseconds, moment, number, percent, perSecond, unbroken, until } from "./format.ts";
 import { hashFor } from "./url_hash.ts";
 import { clientErrorShare, errorShare, refusalsText, statusesText } from "./inventory.ts";
 import { CHARTS, samplesOf } from "./traffic_charts.ts";
 import type { Known, OpenPage } from "./page.ts";
-import { card, circuitLabel, countsText, createAges, fixedBadge, loading, outcomeBadge, pair, stateBadge, testsPair, upstreamLabel, type Ages, type Badge } from "./components.ts";
+import { card, circuitLabel, fixedBadge, loading, stateBadge, upstreamLabel, type Badge } from "./components.ts";
+import { configFacts, shownOf } from "./config_facts.ts";
 import { rankingCard } from "./ranking_view.ts";
 import { RANKINGS } from "./rankings.ts";
 import { problemsOf } from "./warning_groups.ts";
@@ -46,7 +47,7 @@ export const page: OpenPage = () => {
     el("div", { class: "grid rankings" }, ...rankings.map((ranking) => ranking.node)),
     el("div", { class: "overview__lower" }, health.node, el("div", { class: "stack" }, reload.node, certificates.node)),
   );
-  return { title: "Overview", node, shown: "top", update, close: () => charts.forEach(({ chart }) => chart.close()) };
+  return { title: "Overview", node, shown: "top", update };
 
   function update(known: Known): void {
     const { status, stats, history, stepS, now } = known;
@@ -59,7 +60,7 @@ export const page: OpenPage = () => {
     for (const { chart, values } of charts) chart.update(samplesOf(history, stepS, stats, values), stepS, end);
     for (const ranking of rankings) ranking.update(stats);
     health.update(known.health);
-    reload.update(status, now);
+    reload.update(status);
     certificates.update(status, now);
   }
 
@@ -73,7 +74,7 @@ export const page: OpenPage = () => {
 
 interface Part<T extends readonly unknown[]> {
   readonly node: HTMLElement;
-  update(...known: T): void;
+  update(...known: T): unknown;
 }
 
 function tileRow(): Part<[Known]> {
@@ -159,43 +160,13 @@ function drawStates({ name, circuit_breaker: breaker, upstreams }: ServiceHealth
   for (const upstream of upstreams) badges.get(keyOf(name, upstream.id))?.set(upstreamLabel(upstream));
 }
 
-function reloadCard(): Part<[Status | null, number]> {
+function reloadCard(): Part<[Status | null]> {
   const body = el("div", {}, loading("the state of the configuration"));
-  const ages = createAges();
-  const draw = whenChanged(
-    (status: Status) => {
-      ages.forget();
-      replace(body, ...reloadState(status, ages));
-    },
-    (status) => [status.digest, status.loaded_at, status.last_reload, status.counts, status.tests],
-  );
-  return {
-    node: card("Configuration", el("a", { href: "#/config" }, "Details"), body),
-    update(status, now) {
-      if (status !== null) draw(status);
-      ages.update(now);
-    },
-  };
-}
-
-function reloadState({ digest, loaded_at: loaded, last_reload: last, counts, tests }: Status, ages: Ages): readonly Child[] {
-  const refused = last !== null && last.outcome === "refused";
-  const state =
-    last === null
-      ? el("span", { class: "muted" }, "none since the start")
-      : el("span", {}, outcomeBadge(last.outcome), " ", ages.of(last.at));
-  return [
-    el(
-      "dl",
-      { class: "pairs" },
-      ...pair("In force since", ages.of(loaded)),
-      ...pair("Last reload", state),
-      ...pair("Digest", el("span", { class: "mono", title: digest }, digest.slice(0, 16))),
-      ...pair("Contents", countsText(counts)),
-      ...testsPair(tests),
-    ),
-    refused ? el("p", { class: "notice notice--bad" }, "The file was refused; the gateway keeps its current configuration. ", el("a", { href: "#/config" }, "See its errors")) : null,
-  ];
+  const draw = whenChanged((status: Status) => {
+    const refused = el("p", { class: "notice notice--bad" }, "The file was refused; the gateway keeps its current configuration. ", el("a", { href: "#/config" }, "See its errors"));
+    replace(body, configFacts(status), status.last_reload?.outcome === "refused" && refused);
+  }, shownOf);
+  return { node: card("Configuration", el("a", { href: "#/config" }, "Details"), body), update: (status) => status !== null && draw(status) };
 }
 
 function certificateCard(): Part<[Status | null, number]> {

@@ -34,11 +34,9 @@ export interface Page {
   readonly node: HTMLElement;
   /** Default: "total". */
   readonly shown?: Shown;
-  /** Whether something was entered that would be lost: who leaves is asked first. A session that ends keeps such a page for the time after the login. */
-  readonly isDirty?: boolean;
   /** Called once when the page is in the document, and whenever the state changes. */
   update(known: Known): void;
-  /** Called when the page is left: ends its timers and listeners. A page that was kept for the time after a login is updated again. */
+  /** Called when the page is left: ends its timers, and its listeners outside of `node`. */
   close?(): void;
 }
 

@@ -43,6 +43,7 @@ const MAX_DRAWN = 12;
 const MAX_DETAILED = 5;
 /** Further notes of a stage are only counted; its details have all of them. */
 const MAX_NOTES = 6;
+const NARROW = "(max-width: 1240px)";
 
 interface Stage {
   readonly button: HTMLButtonElement;
@@ -74,8 +75,6 @@ export class Pipeline {
   readonly #title = el("h3", {});
   readonly #content = el("div", {});
   readonly #panel: HTMLElement;
-  readonly #narrow = matchMedia("(max-width: 1240px)");
-  readonly #place = (): void => this.#placePanel();
   #open: Stage | null = null;
 
   constructor(plan: Plan) {
@@ -95,7 +94,7 @@ export class Pipeline {
     this.#list = el("ol", { class: "pipe" }, ...this.#steps(rows));
     this.#wrap = el("div", { class: "pipe-wrap", role: "region", "aria-label": "Stages of a request", tabindex: 0 }, this.#list);
     this.node = el("div", { class: "pipeline" }, this.#wrap, this.#panel);
-    this.#narrow.addEventListener("change", this.#place);
+    new ResizeObserver(() => this.#placePanel()).observe(this.node);
   }
 
   update(traffic: Traffic): void {
@@ -120,10 +119,6 @@ export class Pipeline {
       curve.classList.toggle("fan__curve--away", health !== null && !health.usable);
       curve.classList.toggle("fan__curve--flowing", requests > 0 && part > 0);
     }
-  }
-
-  close(): void {
-    this.#narrow.removeEventListener("change", this.#place);
   }
 
   #stage(kind: string, name: string, text: string, lineCount: number, title: string, details: () => HTMLElement, notes: readonly string[] = []): Stage {
@@ -213,7 +208,7 @@ export class Pipeline {
   /** Below the drawing, or on narrow screens directly below its stage. */
   #placePanel(): void {
     if (this.#open === null) return;
-    const above = this.#narrow.matches ? this.#open.button : this.#wrap;
+    const above = matchMedia(NARROW).matches ? this.#open.button : this.#wrap;
     if (above.nextElementSibling !== this.#panel) above.after(this.#panel);
   }
 }

@@ -25,11 +25,7 @@ export function pluginFigures() {
   const node = el("div", { class: "stack live" }, asking.note, kinds.node, refusals.node, caches.node, held.node, circuits.node, el("p", { class: "muted" }, explained));
   /** Of each instance that has had requests; null: not known yet. */
   let counts: ReadonlyMap<string, Partial<PluginCounts>> | null = null;
-  return { node, update: asking.update, counts: () => counts, close };
-
-  function close(): void {
-    for (const each of [asking, kinds, refusals, caches, held, circuits]) each.close();
-  }
+  return { node, update: asking.update, counts: () => counts };
 
   function show({ plugins, routes, caches: stores = [], circuits: all }: PluginFigures): void {
     counts = new Map(plugins.map((each) => [instanceKey(each), each]));

@@ -69,7 +69,7 @@ export const page: OpenPage = () => {
     ],
   });
   const note = el("p", { class: "muted" }, "As configured, with the requests since the start and those that the plugin answered itself: refusals, redirects, replies from a cache. The page of a route shows its plugins in the order in which they run.");
-  const page = listPage({
+  return listPage({
     title: "Plugins",
     table,
     rowsOf: (config) => rowsOf(pluginsOf(config)),
@@ -80,11 +80,6 @@ export const page: OpenPage = () => {
       figures.update(known.now);
     },
   });
-  const close = () => {
-    figures.close();
-    page.close?.();
-  };
-  return { ...page, close };
 };
 
 function rowsOf(places: readonly PluginPlace[]): readonly PluginRow[] {

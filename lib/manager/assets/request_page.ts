@@ -27,14 +27,9 @@ export const onePage: OpenPage = (frame, [id = ""]) => {
   const tries = plainTable("Requests to upstreams, in order", ["Upstream", "Status", "Took"]);
   let known: Known | null = null;
   let digest: string | null = null;
-  const asked = askingFor({ frame, what: "The request", node, ask: () => decisionOf(id), show });
-  void asked.load();
-  return { title: `Request ${id}`, node, update, close };
-
-  function close(): void {
-    asked.close();
-    tries.close();
-  }
+  const look = askingFor({ frame, what: "The request", node, ask: () => decisionOf(id), show });
+  void look();
+  return { title: `Request ${id}`, node, update };
 
   function update(now: Known): void {
     known = now;
@@ -43,7 +38,7 @@ export const onePage: OpenPage = (frame, [id = ""]) => {
 
   function show(found: RequestDecision | "unknown" | "older"): void {
     if (found === "older") return replace(node, olderGateway("does not remember requests", "GET /gateway/requests/{id}"));
-    if (found === "unknown") return replace(node, unknown(), el("p", {}, button("Look again", () => void asked.load())));
+    if (found === "unknown") return replace(node, unknown(), el("p", {}, button("Look again", () => void look())));
     digest = found.digest;
     if (known !== null) update(known);
     const cells = found.tries.map(({ upstream, status, ms }) => [placeLink(["upstreams", found.service, upstream]), status ?? "no response", milliseconds(ms)]);

@@ -67,15 +67,7 @@ function routeDetail(config: ProxyConfig, service: ServiceConfig, route: RouteCo
     off.length > 0 && section("Switched off", el("div", { class: "card" }, el("ul", { class: "plugin-list" }, ...off.map(disabledPlugin)))),
   );
   drawn.put(loading("the plugins"));
-  return {
-    node,
-    update,
-    close() {
-      charts.close();
-      asking.close();
-      drawing?.close();
-    },
-  };
+  return { node, update };
 
   function draw(found: RoutePlugins["plugins"]): void {
     running = found.map((plugin) => placeOf(plugin, service.name, route.name));

@@ -183,12 +183,6 @@ function serviceDetail(service: ServiceConfig, globals: readonly PluginConfig[],
       groups.show(rows.groups);
       upstreams.show(rows.upstreams);
     },
-    close() {
-      charts.close();
-      routes.close();
-      groups.close();
-      upstreams.close();
-    },
   };
 }
 

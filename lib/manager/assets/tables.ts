@@ -87,7 +87,6 @@ export class DataTable<Row> {
   readonly #made = new Map<string, MadeRow>();
   readonly #rows = new WeakMap<Element, MadeRow>();
   readonly #near = new Set<Element>();
-  readonly #resized = new ResizeObserver(([change]) => this.#fit(change!.contentRect.width));
   readonly #watch = new IntersectionObserver((changes) => this.#onIntersection(changes), { rootMargin: NEAR_MARGIN });
 
   constructor(options: TableOptions<Row>) {
@@ -97,7 +96,7 @@ export class DataTable<Row> {
     this.#el = tableElements(options);
     const { node, input, headers, more, clear } = this.#el;
     this.node = node;
-    this.#resized.observe(node);
+    new ResizeObserver(([change]) => this.#fit(change!.contentRect.width)).observe(node);
     input.value = this.#view.query;
     input.addEventListener("input", () => this.#search(input.value));
     input.addEventListener("change", () => this.#saveView());
@@ -121,12 +120,6 @@ export class DataTable<Row> {
     this.#watch.disconnect();
     this.#entries = next.map((row) => ({ key: this.#options.keyOf(row), row, searchText: this.#options.searchText(row).toLowerCase() }));
     this.#arrangeRows();
-  }
-
-  close(): void {
-    clearTimeout(this.#saveTimer);
-    this.#watch.disconnect();
-    this.#resized.disconnect();
   }
 
   /** Leaves out as few columns as possible. */
@@ -174,7 +167,7 @@ export class DataTable<Row> {
     clearTimeout(this.#saveTimer);
     this.#saveTimer = undefined;
     // The address may belong to the next page already.
-    if (pathIn(location.hash) !== this.#page) return;
+    if (!this.node.isConnected || pathIn(location.hash) !== this.#page) return;
     const { name, searchable } = this.#options;
     const { query, ...others } = this.#view;
     keepInAddress(name, searchable === false ? others : { query, ...others });

@@ -56,7 +56,6 @@ export const page: OpenPage = () => {
   function close(): void {
     document.removeEventListener("visibilitychange", follow);
     stop();
-    table.close();
   }
 
   function stop(): void {

@@ -1,9 +1,10 @@
 /**
  * The tests page: the last run of the configuration's tests, failed ones first, with what was expected beside what was found.
  */
+import { ageOf } from "./ages.ts";
 import { ApiError, ask, isSessionEnd, messageOf, type Status, type TestResult, type TestRun, type Validation } from "./api.ts";
 import { askingFor } from "./asking.ts";
-import { breakable, createAges, fixedBadge, loading, notice, olderGateway } from "./components.ts";
+import { breakable, fixedBadge, loading, notice, olderGateway } from "./components.ts";
 import { copy } from "./copy.ts";
 import { button, el, replace, setText, whenChanged, type Child } from "./dom.ts";
 import { counted, number } from "./format.ts";
@@ -28,40 +29,30 @@ class TestsPage implements Page {
   readonly #frame: Frame;
   readonly #summary = el("div", { role: "status" });
   readonly #result = el("div", { role: "status" });
-  readonly #ages = createAges();
-  readonly #asked;
+  readonly #ask;
   /** Another run follows a reload. */
-  readonly #onRun = whenChanged((_status: Status) => void this.#asked.load(), ({ digest, tests, last_reload: last }) => [digest, tests, last?.at]);
+  readonly #onRun = whenChanged((_status: Status) => void this.#ask(), ({ digest, tests, last_reload: last }) => [digest, tests, last?.at]);
   #status: Status | null = null;
-  #now = 0;
 
   constructor(frame: Frame) {
     this.#frame = frame;
-    this.#asked = askingFor({ frame, what: "The tests", node: this.node, ask: lastRun, show: (run) => this.#show(run) });
+    this.#ask = askingFor({ frame, what: "The tests", node: this.node, ask: lastRun, show: (run) => this.#show(run) });
     replace(this.node, loading("the tests"));
   }
 
-  update({ status, now }: Known): void {
-    this.#now = now;
-    this.#ages.update(now);
+  update({ status }: Known): void {
     if (status === null) return;
     this.#status = status;
     this.#onRun(status);
   }
 
-  close(): void {
-    this.#asked.close();
-  }
-
   #show(run: TestRun | "older"): void {
     if (run === "older") return replace(this.node, olderGateway("reports no tests", "GET /gateway/tests"));
-    this.#ages.forget();
     if (run.tests.length === 0) return replace(this.node, noTests(this.#frame));
     replace(this.#summary, this.#summaryOf(run));
     // A viewer only reads.
     const again = this.#frame.session?.role !== "viewer" && el("div", { class: "toolbar" }, button("Run again", () => void this.#runAgain()), el("span", { class: "muted" }, "with the file as it is now; nothing is reloaded."));
     replace(this.node, this.#summary, again, this.#result, testList(run.tests));
-    this.#ages.update(this.#now);
   }
 
   /** A dry run has them all. */
@@ -82,7 +73,7 @@ class TestsPage implements Page {
 
   #summaryOf({ at = null, digest = null, passed, failed }: TestRun): HTMLElement {
     const all = passed + failed;
-    const when = at === null ? null : el("p", {}, "Last run ", this.#ages.of(at), digest === null ? "." : ", configuration ", digest !== null && el("span", { class: "mono" }, digest.slice(0, 16)));
+    const when = at === null ? null : el("p", {}, "Last run ", ageOf(at), digest === null ? "." : ", configuration ", digest !== null && el("span", { class: "mono" }, digest.slice(0, 16)));
     if (failed === 0) return notice("good", `${counted(all, "test")} passed.`, "", when);
     const refused = this.#status?.last_reload?.outcome === "refused";
     return notice(

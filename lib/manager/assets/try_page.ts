@@ -35,7 +35,7 @@ class TryPage implements Page {
   // Announced to screen readers when it changes; the drawing below it is not.
   readonly #outcome = el("div", { role: "status" });
   readonly #rest = el("div", { class: "stack" });
-  /** Counts requests: a reply to an earlier one is ignored. */
+  /** Counts requests: a reply to an earlier one is ignored, and one that arrives after the page was left. */
   #asked = 0;
   #drawing: Drawing | null = null;
   #known: Known | null = null;
@@ -61,12 +61,6 @@ class TryPage implements Page {
     this.#drawing?.update(known);
   }
 
-  close(): void {
-    // Ignores a reply that arrives after the page was left.
-    this.#asked += 1;
-    this.#drawing?.close();
-  }
-
   async #submit(event: SubmitEvent): Promise<void> {
     event.preventDefault();
     const { method, send } = this.#form;
@@ -74,6 +68,7 @@ class TryPage implements Page {
     const read = readTryForm(this.#keep());
     this.#showFieldErrors("errors" in read ? read.errors : []);
     const own = ++this.#asked;
+    const counts = () => own === this.#asked && this.node.isConnected;
     if ("errors" in read) {
       send.removeAttribute("aria-busy");
       // An answer to an earlier request would seem to belong to this one.
@@ -83,14 +78,14 @@ class TryPage implements Page {
     send.setAttribute("aria-busy", "true");
     try {
       const explanation = await ask<Explanation>("POST", "/gateway/explain?secrets=masked", { body: read.request });
-      if (own !== this.#asked) return;
+      if (!counts()) return;
       keepInAddress(read.request);
       this.#keep();
       this.#show(explanation, read.request);
     } catch (error) {
-      if (own === this.#asked) this.#showError(error);
+      if (counts()) this.#showError(error);
     } finally {
-      if (own === this.#asked) send.removeAttribute("aria-busy");
+      if (counts()) send.removeAttribute("aria-busy");
     }
   }
 
@@ -123,7 +118,6 @@ class TryPage implements Page {
   }
 
   #clear(): void {
-    this.#drawing?.close();
     this.#drawing = null;
     this.#service = null;
     replace(this.#outcome);
@@ -266,7 +260,6 @@ function failure(error: unknown): HTMLElement {
 interface Drawing {
   readonly nodes: readonly HTMLElement[];
   update(known: Known): void;
-  close(): void;
 }
 
 function matched(explanation: Explanation, method: string, known: Known | null): Drawing {
@@ -333,7 +326,6 @@ function matched(explanation: Explanation, method: string, known: Known | null):
         }),
       });
     },
-    close: () => drawing.close(),
   };
 }
 

@@ -1,10 +1,11 @@
 /**
  * The upstreams page: all upstreams in a table, and each on a separate page with its state, traffic and response times.
  */
+import { ageOf, timeUntil } from "./ages.ts";
 import type { ServiceConfig, ServiceHealth, TryFigures, UpstreamConfig, UpstreamHealth } from "./api.ts";
 import { circuitLabel, upstreamLabel } from "./state_labels.ts";
 import { detailPage, listPage, serviceColumn, type Detail } from "./configured_pages.ts";
-import { el, setText } from "./dom.ts";
+import { el, replace, setText, whenChanged } from "./dom.ts";
 import { ago, moment, percent, until } from "./format.ts";
 import { figureCharts } from "./figure_charts.ts";
 import { formLinks } from "./form_links.ts";
@@ -190,8 +191,8 @@ function upstreamDetail(row: UpstreamRow, frame: Frame): Detail {
   const { group } = upstream;
   const isCanary = group !== undefined && service.split?.some((split) => split.group === group) === true;
   const changes = formLinks(frame, ...(isCanary ? [["Change the share", "share", service.name, group] as const] : []));
-  const lines = { since: factLine("Since"), until: factLine("Back"), reason: factLine("Reason"), share: factLine("Share") };
-  const state = el("dl", { class: "pairs" }, ...Object.values(lines).flatMap(({ term, value }) => [term, value]));
+  const state = el("div", { class: "card" });
+  const drawState = whenChanged((current: StateTimes, share: string) => replace(state, factList([...stateFacts(current), ["Share", share]])), (...shown) => shown);
   const configuration = factList([
     ["Service", link(hashFor("services", service.name), service.name)],
     ["Address", el("span", { class: "mono" }, addressOf(upstream))],
@@ -213,7 +214,7 @@ function upstreamDetail(row: UpstreamRow, frame: Frame): Detail {
     el(
       "div",
       { class: "columns" },
-      section("State", el("div", { class: "card" }, state)),
+      section("State", state),
       section("Configuration", el("div", { class: "card" }, configuration)),
       service.health !== undefined && section("Health checks", el("div", { class: "card" }, settingsList(service.health))),
     ),
@@ -231,27 +232,19 @@ function upstreamDetail(row: UpstreamRow, frame: Frame): Detail {
       const figures = now.figures(row);
       charts.update(known);
       strip.update(figures === null ? null : { ...figures, in_flight: inFlightOf(now, row) ?? 0 });
-      const at = known.now;
       const { since = null, until: end = null, reason = null } = current ?? {};
-      lines.since.set(since === null ? null : `${moment(since)} (${ago(since, at)})`);
-      lines.until.set(end === null ? null : `${moment(end)} (${until(end, at)})`);
-      lines.reason.set(reason);
-      lines.share.set(shareText(now.share(row)));
+      drawState({ since, until: end, reason }, shareText(now.share(row)));
     },
-    close: () => charts.close(),
   };
 }
 
-/** A name and a value that are hidden while the value is empty. */
-function factLine(name: string): { readonly term: HTMLElement; readonly value: HTMLElement; set(text: string | null): void } {
-  const term = el("dt", {}, name);
-  const value = el("dd", {});
-  return {
-    term,
-    value,
-    set(text) {
-      term.hidden = value.hidden = text === null;
-      setText(value, text ?? "");
-    },
-  };
+type StateTimes = Pick<UpstreamHealth, "since" | "until" | "reason">;
+
+/** For `factList`. */
+function stateFacts({ since, until: end, reason }: StateTimes): Parameters<typeof factList>[0] {
+  return [
+    since === null ? null : ["Since", el("span", {}, moment(since), " (", ageOf(since), ")")],
+    end === null ? null : ["Back", el("span", {}, moment(end), " (", timeUntil(end), ")")],
+    reason === null ? null : ["Reason", reason],
+  ];
 }

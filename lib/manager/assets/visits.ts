@@ -1,17 +1,10 @@
 /**
- * The entries of the browser's history: gives each a key, by which the place that it was scrolled to is found again, and a number, by which one
- * goes back to the page that one did not want to leave.
+ * The entries of the browser's history: gives each a key, by which the place that it was scrolled to is found again.
  */
-
-interface EntryState {
-  readonly key?: string;
-  readonly index?: number;
-}
 
 export class Visits {
   readonly #positions = new Map<string, number>();
   #key = "";
-  #index = 0;
   /** Where the page is to be scrolled to once it is long enough; 0: it is there. */
   #target = 0;
 
@@ -22,17 +15,6 @@ export class Visits {
     addEventListener("pagehide", () => sessionStorage.setItem(this.#key, String(scrollY)));
     for (const type of ["wheel", "touchmove", "keydown", "pointerdown"]) addEventListener(type, () => (this.#target = 0), { passive: true });
     new ResizeObserver(() => this.scrollBack()).observe(content);
-  }
-
-  /** Whether the address is that of the page that is shown. */
-  get isHere(): boolean {
-    return state().key === this.#key;
-  }
-
-  /** Goes back to the entry of the page that is shown, after the address has changed. */
-  stay(): void {
-    const { index = this.#index + 1 } = state();
-    history.go(this.#index - index);
   }
 
   /** The page is left, and still there. */
@@ -46,9 +28,9 @@ export class Visits {
   }
 
   enter(): void {
-    const { key = String(Math.random()), index = this.#index + 1 } = state();
-    [this.#key, this.#index] = [key, index];
-    history.replaceState({ ...history.state, key, index }, "");
+    const { key = String(Math.random()) } = (history.state as { readonly key?: string } | null) ?? {};
+    this.#key = key;
+    history.replaceState({ ...history.state, key }, "");
     this.#target = this.#positions.get(key) ?? Number(sessionStorage.getItem(key) ?? 0);
     scrollTo(0, 0);
   }
@@ -58,8 +40,4 @@ export class Visits {
     scrollTo(0, this.#target);
     if (Math.abs(scrollY - this.#target) < 2) this.#target = 0;
   }
-}
-
-function state(): EntryState {
-  return (history.state as EntryState | null) ?? {};
 }

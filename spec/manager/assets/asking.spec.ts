@@ -6,18 +6,20 @@ import { whenChanged } from "../../../lib/manager/assets/dom.ts";
 function questions() {
   const answers: { resolve(found: string): void; reject(error: unknown): void }[] = [];
   const seen: string[] = [];
-  const asked = asking<string>({
+  const node = { isConnected: true };
+  const load = asking<string>({
+    node,
     ask: () => new Promise((resolve, reject) => void answers.push({ resolve, reject })),
     show: (found) => seen.push(found),
     failed: (error) => seen.push(String(error)),
   });
-  return { asked, answers, seen };
+  return { load, node, answers, seen };
 }
 
 describe("a question of a page", () => {
   it("a question of a page shows the answer to the last one, whichever comes first", async () => {
-    const { asked, answers, seen } = questions();
-    const [first, second] = [asked.load(), asked.load()];
+    const { load, answers, seen } = questions();
+    const [first, second] = [load(), load()];
     answers[1]!.resolve("new");
     await second;
     answers[0]!.resolve("old");
@@ -26,21 +28,21 @@ describe("a question of a page", () => {
   });
 
   it("a question of a page fails with the error of the last one, and shows the answer when it is asked again", async () => {
-    const { asked, answers, seen } = questions();
-    const [first, second] = [asked.load(), asked.load()];
+    const { load, answers, seen } = questions();
+    const [first, second] = [load(), load()];
     answers[0]!.reject(new Error("old"));
     answers[1]!.reject(new Error("new"));
     await Promise.all([first, second]);
-    const third = asked.load();
+    const third = load();
     answers[2]!.resolve("there");
     await third;
     expect(seen).toEqual(["Error: new", "there"]);
   });
 
   it.each(["resolve", "reject"] as const)("a question of a page ends with the page: %s", async (how) => {
-    const { asked, answers, seen } = questions();
-    const loaded = asked.load();
-    asked.close();
+    const { load, node, answers, seen } = questions();
+    const loaded = load();
+    node.isConnected = false;
     answers[0]![how]("late");
     await loaded;
     expect(seen).toEqual([]);
