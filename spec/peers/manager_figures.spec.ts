@@ -195,6 +195,7 @@ describe("tables", () => {
     const isTable = () => page.evaluate<boolean>('getComputedStyle(document.querySelector("tbody tr")).display === "table-row"');
     for (const hash of ["services", "routes", "upstreams", "plugins"]) {
       await page.goto(`${managerUrl}#/${hash}`);
+      await heading(page, `${hash.charAt(0).toUpperCase()}${hash.slice(1)}`);
       await page.locator("tbody tr").first().waitFor();
       await resized(page, 1700);
       const all = await columns();

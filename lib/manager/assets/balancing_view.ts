@@ -1,11 +1,13 @@
 /**
  * Shows how a service distributes its requests: as facts, and as a table of its groups of upstreams.
  */
-import type { ServiceConfig, TryFigures } from "./api.ts";
+import { ageOf, timeUntil } from "./ages.ts";
+import type { ServiceConfig, UpstreamHealth } from "./api.ts";
 import { splitText, strategyText, type Group } from "./balancing.ts";
 import { breakable, stateBadge } from "./components.ts";
 import { el, setText, type Child } from "./dom.ts";
-import { percent } from "./format.ts";
+import { moment, percent } from "./format.ts";
+import { live } from "./live.ts";
 import { usableLabel, type Label } from "./state_labels.ts";
 import { DataTable, figureColumns, fixedPart, numberColumn, type Part } from "./tables.ts";
 
@@ -20,23 +22,30 @@ export function balancingFacts(service: ServiceConfig): readonly (readonly [stri
   ];
 }
 
+/** Since when an upstream is in its state, until when and why. */
+export type StateTimes = Pick<UpstreamHealth, "since" | "until" | "reason">;
+
+/** For `factList`. */
+export function stateFacts({ since, until, reason }: StateTimes): readonly (readonly [string, Child] | null)[] {
+  return [
+    since === null ? null : ["Since", el("span", {}, moment(since), " (", ageOf(since), ")")],
+    until === null ? null : ["Back", el("span", {}, moment(until), " (", timeUntil(until), ")")],
+    reason === null ? null : ["Reason", reason],
+  ];
+}
+
 function stickyText({ cookie, ttl_s: ttl }: NonNullable<ServiceConfig["sticky"]>): HTMLElement {
   return el("span", {}, "by the cookie ", el("span", { class: "mono" }, cookie), ttl === 0 ? ", until the browser is closed" : `, for ${ttl} s`);
 }
 
-/** The live state of a group. */
-export interface GroupNow {
-  figures(group: Group): TryFigures | null;
-  /** 0 to 1; null: not known. */
-  share(group: Group): number | null;
-  /** Whether it gets what no split takes. */
-  rest(group: Group): boolean;
-  /** Whether each of its upstreams is usable; null: not known. */
-  usable(group: Group): readonly { readonly usable: boolean }[] | null;
+/** Whether each upstream of a group can be used; null: not known. */
+function usableOf(service: ServiceConfig, { upstreams }: Group): readonly { readonly usable: boolean }[] | null {
+  return live.health(service.name) && upstreams.map(({ id }) => ({ usable: live.upstream(service.name, id)?.usable ?? false }));
 }
 
-export function groupTable(now: GroupNow): DataTable<Group> {
-  const labelOf = (group: Group): Label => usableLabel(now.usable(group), group.upstreams.length);
+export function groupTable(service: ServiceConfig): DataTable<Group> {
+  const labelOf = (group: Group): Label => usableLabel(usableOf(service, group), group.upstreams.length);
+  const shareOf = ({ upstreams }: Group) => upstreams.reduce((sum, { id }) => sum + (live.share(service, id)?.share ?? 0), 0);
   return new DataTable<Group>({
     name: "groups",
     caption: "Groups",
@@ -47,19 +56,19 @@ export function groupTable(now: GroupNow): DataTable<Group> {
     empty: null,
     columns: [
       { key: "group", title: "Group", sortBy: ({ group }) => group, make: ({ group }) => fixedPart(...(group === null ? ["no group"] : breakable(group))) },
-      { key: "gets", title: "Gets", width: 190, className: "wide", drop: 3, sortBy: ({ rules }) => rules.join(), make: (row) => rulesPart(row, now) },
+      { key: "gets", title: "Gets", width: 190, className: "wide", drop: 3, sortBy: ({ rules }) => rules.join(), make: (row) => rulesPart(row, service) },
       { key: "upstreams", title: "Upstreams", kind: "state", width: 142, className: "half", sortBy: (row) => labelOf(row).tone, make: (row) => usablePart(() => labelOf(row)) },
-      numberColumn({ key: "share", title: "Share" }, now.share, percent),
-      ...figureColumns<Group>(now.figures),
+      numberColumn({ key: "share", title: "Share" }, shareOf, percent),
+      ...figureColumns<Group>(({ group }) => live.figures.group(service.name, group)),
     ],
   });
 }
 
-function rulesPart(group: Group, now: GroupNow): Part {
+function rulesPart(group: Group, service: ServiceConfig): Part {
   const rest = el("span");
   const refresh = () => {
-    const getsRest = now.rest(group);
-    const isKnown = getsRest || now.usable(group) !== null;
+    const getsRest = group.upstreams.some(({ id }) => live.upstream(service.name, id)?.rest === true);
+    const isKnown = getsRest || usableOf(service, group) !== null;
     rest.className = getsRest ? "line" : "muted";
     setText(rest, getsRest ? group.rest : isKnown && group.rules.length === 0 ? "nothing: no split names it" : "");
   };

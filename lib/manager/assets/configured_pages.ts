@@ -17,7 +17,7 @@ interface ListOptions<Row> {
   readonly above?: HTMLElement;
   readonly below?: HTMLElement;
   /** Called before the rows are refreshed, once there is a configuration. */
-  readonly update: (known: Known) => void;
+  readonly update?: (known: Known) => void;
 }
 
 export function listPage<Row>({ title, table, rowsOf, shown = "total", above, below, update }: ListOptions<Row>): Page {
@@ -38,7 +38,7 @@ export function listPage<Row>({ title, table, rowsOf, shown = "total", above, be
       }
       for (const note of [above, below]) if (note !== undefined) note.hidden = rows.length === 0;
       content.put(node);
-      update(known);
+      update?.(known);
       table.show(rows);
     },
   };

@@ -5,6 +5,7 @@ import { updateAges } from "./ages.ts";
 import { ask, isSessionEnd, messageOf, type ApiError } from "./api.ts";
 import { after, button, el } from "./dom.ts";
 import { draft } from "./draft.ts";
+import { setLive } from "./live.ts";
 import { LiveState } from "./live_state.ts";
 import { LoginPage } from "./login.ts";
 import type { Frame, OpenPage, Page, Session } from "./page.ts";
@@ -120,6 +121,7 @@ class App implements Frame {
     const title = `${page.title} · ${name === "" || name === "edge-gateway" ? location.host : name}`;
     if (document.title !== title) document.title = title;
     this.#shell.draw(known, loss, this.#session);
+    setLive(known);
     updateAges(known.now);
     page.update(known);
     clearTimeout(this.#countdown);

@@ -2,14 +2,17 @@
  * Draws the path of a request: plugins level by level in the order in which they run, the balancing strategy, and the upstreams with their
  * state and share. Each stage is a button that opens its details.
  */
-import type { ExplainedPlugin, Figures, PluginCounts, TryFigures, UpstreamHealth } from "./api.ts";
+import type { ExplainedPlugin, Figures, PluginCounts, ServiceConfig, TryFigures, UpstreamHealth } from "./api.ts";
 import { circuitLabel, upstreamLabel } from "./state_labels.ts";
 import { button, el, replace, setText, svg } from "./dom.ts";
 import { counted, milliseconds, number, percent, perSecond, unbroken } from "./format.ts";
-import type { Share } from "./balancing.ts";
-import type { Level } from "./inventory.ts";
-import { breakable, fixedBadge, groupBadge, setOptional, settingsList, stateBadge, type Badge } from "./components.ts";
+import { balancingNotes, strategyText, type Share } from "./balancing.ts";
+import { stateFacts } from "./balancing_view.ts";
+import { addressOf, type Level } from "./inventory.ts";
+import { breakable, factList, fixedBadge, groupBadge, link, setOptional, settingsList, stateBadge, type Badge } from "./components.ts";
 import { injectsFaults, pluginText } from "./plugin_texts.ts";
+import { serviceSettings } from "./services_page.ts";
+import { hashFor } from "./url_hash.ts";
 
 /** The stages to draw. */
 export interface Plan {
@@ -17,9 +20,15 @@ export interface Plan {
   readonly listener: { readonly title: string; readonly text: string; readonly notes: readonly string[]; details(): HTMLElement };
   /** In the order in which they run, as the gateway gives it. */
   readonly plugins: readonly PlannedPlugin[];
-  /** `notes`: what is decided before it. */
-  readonly strategy: { readonly name: string; readonly text: string; readonly notes: readonly string[]; details(): HTMLElement };
-  readonly upstreams: readonly { readonly id: string; readonly address: string; readonly group: string | null; details(): HTMLElement }[];
+  readonly service: string;
+  readonly strategy: string;
+  /** Of the service; undefined: it is not in the configuration that is known. */
+  readonly config: ServiceConfig | undefined;
+  readonly upstreams: readonly PlannedUpstream[];
+}
+
+interface PlannedUpstream extends Pick<UpstreamHealth, "id" | "host" | "port" | "weight"> {
+  readonly group?: string | null | undefined;
 }
 
 /** `action` and `verdict`: what it would do with one request. */
@@ -76,17 +85,17 @@ export class Pipeline {
   readonly #content = el("div", {});
   readonly #panel: HTMLElement;
   #open: Stage | null = null;
+  #traffic: Traffic | null = null;
 
   constructor(plan: Plan) {
-    const { listener, plugins, strategy, upstreams } = plan;
+    const { listener, plugins, upstreams } = plan;
     this.#plan = plan;
     const close = button("Close", () => this.#show(null), "quiet");
     const head = el("div", { class: "stage-panel__head" }, this.#title, close);
     this.#panel = el("section", { class: "card stage-panel", id: "stage-panel", "aria-label": "Details of the stage", hidden: true }, head, this.#content);
     this.#listener = this.#stage("listener", listener.title, listener.text, 2, "Received", listener.details, listener.notes);
     this.#plugins = plugins.map((plugin) => this.#pluginStage(plugin));
-    this.#strategy = this.#stage("strategy", strategy.name, strategy.text, 0, "Load balancing", strategy.details, strategy.notes);
-    this.#strategy.button.append(this.#circuit.node);
+    this.#strategy = this.#strategyStage(plan);
     const drawn = upstreams.slice(0, MAX_DRAWN);
     // All rows of upstreams have the same height, so the ends of the curves need no measuring.
     const rows = drawn.length + (upstreams.length > drawn.length ? 1 : 0);
@@ -99,6 +108,7 @@ export class Pipeline {
 
   update(traffic: Traffic): void {
     const { route } = traffic;
+    this.#traffic = traffic;
     const requests = route?.requests_per_s ?? 0;
     this.#list.classList.toggle("pipe--flowing", requests > 0);
     write(this.#listener.lines, route === null ? [] : [`${perSecond(requests)} in`, timesText(route)]);
@@ -146,7 +156,19 @@ export class Pipeline {
     return stage;
   }
 
-  #upstreamStage({ id, address, group, details }: Plan["upstreams"][number], d: string): UpstreamStage {
+  /** With what is decided before it. */
+  #strategyStage({ service, strategy, config }: Plan): Stage {
+    const details = () => el("div", { class: "stack" }, el("p", {}, link(hashFor("services", service), `Service ${service}`)), config !== undefined && serviceSettings(config));
+    const text = strategyText(config ?? { load_balancing_strategy: strategy });
+    const stage = this.#stage("strategy", strategy, text, 0, "Load balancing", details, config === undefined ? [] : balancingNotes(config));
+    stage.button.append(this.#circuit.node);
+    return stage;
+  }
+
+  #upstreamStage(upstream: PlannedUpstream, d: string): UpstreamStage {
+    const { id, group = null } = upstream;
+    const address = addressOf(upstream);
+    const details = () => this.#upstreamFacts(upstream);
     const badge = stateBadge();
     const meter = svg("rect", { class: "share__part", x: 0, y: 0, height: 4, width: 0 });
     const whole = svg("rect", { class: "share__whole", x: 0, y: 0, width: 100, height: 4 });
@@ -156,6 +178,19 @@ export class Pipeline {
       svg("svg", { class: "share", viewBox: "0 0 100 4", preserveAspectRatio: "none", "aria-hidden": "true" }, whole, meter),
     );
     return { ...stage, id, badge, meter, curve: svg("path", { class: "fan__curve", d }) };
+  }
+
+  #upstreamFacts(upstream: PlannedUpstream): HTMLElement {
+    const { id, weight, group = null } = upstream;
+    const state = this.#traffic?.upstream(id).health ?? null;
+    return factList([
+      ["Address", el("span", { class: "mono" }, addressOf(upstream))],
+      ["Weight", String(weight)],
+      group === null ? null : ["Group", group],
+      ["State", upstreamLabel(state).text],
+      ...(state === null ? [] : [...stateFacts(state), ["In flight", String(state.in_flight)] as const]),
+      ["More", link(hashFor("upstreams", this.#plan.service, id), "The page of this upstream")],
+    ]);
   }
 
   #steps(rows: number): readonly HTMLElement[] {

@@ -6,7 +6,8 @@ import { el } from "./dom.ts";
 import { number } from "./format.ts";
 import { hashFor } from "./url_hash.ts";
 import { faultsOf, pluginsOf, type PluginPlace } from "./inventory.ts";
-import type { Known, OpenPage } from "./page.ts";
+import { live } from "./live.ts";
+import type { OpenPage } from "./page.ts";
 import { fixedBadge, link, settingsList } from "./components.ts";
 import { instanceKey, pluginFigures } from "./plugin_figures_view.ts";
 import { injectsFaults, pluginText } from "./plugin_texts.ts";
@@ -22,7 +23,6 @@ interface PluginRow extends PluginPlace {
 const LEVEL_ORDER = { global: 0, service: 1, route: 2 } as const;
 
 export const page: OpenPage = () => {
-  let status: Known["status"] = null;
   const figures = pluginFigures();
   const count = (what: "requests" | "answered") => ({ plugin, key }: PluginRow) => {
     const counts = figures.counts();
@@ -30,7 +30,7 @@ export const page: OpenPage = () => {
     const found = counts.get(key);
     return found === undefined ? 0 : (found[what] ?? null);
   };
-  const faults = (row: PluginRow) => (status === null ? null : faultsOf(status, row));
+  const faults = (row: PluginRow) => live.known && faultsOf(live.known.status, row);
   const table = new DataTable<PluginRow>({
     name: "plugins",
     caption: "Plugins",
@@ -75,10 +75,7 @@ export const page: OpenPage = () => {
     rowsOf: (config) => rowsOf(pluginsOf(config)),
     above: note,
     below: figures.node,
-    update(known) {
-      status = known.status;
-      figures.update(known.now);
-    },
+    update: ({ now }) => figures.update(now),
   });
 };
 

@@ -1,21 +1,18 @@
 /**
  * The page of one route: its live statistics, and the path of a request through it.
  */
-import type { ProxyConfig, RouteConfig, RoutePlugins, ServiceConfig, ServiceHealth, UpstreamHealth } from "./api.ts";
-import { upstreamLabel } from "./state_labels.ts";
+import type { ProxyConfig, RouteConfig, RoutePlugins, ServiceConfig } from "./api.ts";
 import { figuresAt } from "./asking.ts";
 import { detailPage, type Detail } from "./configured_pages.ts";
 import { el, setText } from "./dom.ts";
-import { ago, until } from "./format.ts";
 import { figureCharts } from "./figure_charts.ts";
 import { formLinks } from "./form_links.ts";
 import { hashFor } from "./url_hash.ts";
-import { balancingFacts } from "./balancing_view.ts";
-import { balancingNotes, sharesOf, strategyText } from "./balancing.ts";
 import { conditionTexts, exampleFor } from "./conditions.ts";
-import { addressOf, disabledOf, faultsOf, figuresByName, healthOf, methodsOf, patternOf, placeOf, type PluginPlace } from "./inventory.ts";
+import { disabledOf, faultsOf, methodsOf, patternOf, placeOf, type PluginPlace } from "./inventory.ts";
+import { live } from "./live.ts";
 import type { Frame, Known, OpenPage } from "./page.ts";
-import { breadcrumbs, factList, figureStrip, link, loading, section, settingsList, slot } from "./components.ts";
+import { breadcrumbs, factList, figureStrip, loading, section, slot } from "./components.ts";
 import { Pipeline } from "./pipeline.ts";
 import { pluginDetails } from "./services_page.ts";
 import { warningList } from "./warnings.ts";
@@ -35,8 +32,6 @@ export const onePage: OpenPage = (frame, [serviceName = "", name = ""]) =>
   });
 
 function routeDetail(config: ProxyConfig, service: ServiceConfig, route: RouteConfig, frame: Frame): Detail {
-  let known: Known | null = null;
-  let health: ServiceHealth | null = null;
   let running: readonly PluginPlace[] = [];
   let drawing: Pipeline | null = null;
   let counts: RoutePlugins["plugins"] = [];
@@ -44,8 +39,8 @@ function routeDetail(config: ProxyConfig, service: ServiceConfig, route: RouteCo
   // Only the gateway knows in which order plugins run.
   const asking = figuresAt<RoutePlugins>(`/gateway/plugins?${new URLSearchParams({ service: service.name, route: route.name })}`, "The plugins", ({ plugins }) => {
     counts = plugins;
-    if (drawing === null) draw(plugins);
-    else if (known !== null) update(known);
+    drawing ??= draw(plugins);
+    drawTraffic();
   });
   const legend = el("p", { class: "muted" });
   const strip = figureStrip({ ofRequests: true });
@@ -69,42 +64,35 @@ function routeDetail(config: ProxyConfig, service: ServiceConfig, route: RouteCo
   drawn.put(loading("the plugins"));
   return { node, update };
 
-  function draw(found: RoutePlugins["plugins"]): void {
+  function draw(found: RoutePlugins["plugins"]): Pipeline {
     running = found.map((plugin) => placeOf(plugin, service.name, route.name));
-    drawing = new Pipeline({
+    const pipeline = new Pipeline({
       listener: { title: methodsOf(route), text: patternOf(service, route), notes: conditionTexts(route.match), details: () => matchFacts(service, route) },
       plugins: found,
-      strategy: { name: service.load_balancing_strategy, text: strategyText(service), notes: balancingNotes(service), details: () => strategyDetails(service) },
-      upstreams: service.upstreams.map((upstream) => ({
-        id: upstream.id,
-        address: addressOf(upstream),
-        group: upstream.group ?? null,
-        details: () => upstreamFacts(health?.upstreams.find(({ id }) => id === upstream.id) ?? null, service.name, upstream, known?.now ?? 0),
-      })),
+      ...{ service: service.name, strategy: service.load_balancing_strategy, config: service, upstreams: service.upstreams },
     });
-    drawn.put(drawing.node);
+    drawn.put(pipeline.node);
     setText(legend, legendOf(running));
-    if (known !== null) update(known);
+    return pipeline;
   }
 
-  function update(next: Known): void {
-    known = next;
-    const figures = figuresByName(known.stats);
-    const own = figures.route(service.name, route.name);
-    health = healthOf(known.health, service.name);
-    const states = new Map(health?.upstreams.map((each) => [each.id, each]));
-    const shares = sharesOf(service.upstreams, health?.upstreams ?? null, (id) => figures.upstream(service.name, id)?.requests_per_s ?? 0);
+  function update(known: Known): void {
     changes.refresh();
-    asking.update(next.now);
-    strip.update(own);
+    asking.update(known.now);
+    strip.update(live.figures.route(service.name, route.name));
     charts.update(known);
-    warnings.update((known.status?.warnings ?? []).filter((warning) => warning.service === service.name && warning.route === route.name));
+    warnings.update(live.warningsOf(service.name, route.name));
+    drawTraffic();
+  }
+
+  function drawTraffic(): void {
+    const { name } = service;
     drawing?.update({
-      route: own,
-      circuit: health?.circuit_breaker?.state ?? null,
+      route: live.figures.route(name, route.name),
+      circuit: live.health(name)?.circuit_breaker?.state ?? null,
       counts: (i) => counts[i] ?? null,
-      faults: (i) => faultsOf(next.status, running[i]!),
-      upstream: (id) => ({ health: states.get(id) ?? null, figures: figures.upstream(service.name, id), share: shares.get(id) ?? null }),
+      faults: (i) => faultsOf(live.known?.status ?? null, running[i]!),
+      upstream: (id) => ({ health: live.upstream(name, id), figures: live.figures.upstream(name, id), share: live.share(service, id) }),
     });
   }
 }
@@ -138,48 +126,4 @@ function disabledPlugin({ level, plugin }: PluginPlace): HTMLElement {
 function legendOf(running: readonly PluginPlace[]): string {
   const plugins = running.length === 0 ? "" : "Counts of plugins are since the start, on all routes for which they run. ";
   return `${plugins}Figures and shares of upstreams count all routes of the service; without traffic, the share follows from splits and weights.`;
-}
-
-function strategyDetails(service: ServiceConfig): HTMLElement {
-  const settings = [
-    ["Circuit breaker", service.circuit_breaker],
-    ["Retries", service.retries],
-    ["Timeouts", service.timeouts],
-    ["Health checks", service.health],
-  ] as const;
-  return el(
-    "div",
-    { class: "grid" },
-    el(
-      "div",
-      {},
-      el("h4", {}, "Service"),
-      factList([
-        ["Service", link(hashFor("services", service.name), service.name)],
-        ["Protocol", service.protocol],
-        ...balancingFacts(service),
-      ]),
-    ),
-    ...settings.map(([title, values]) => values !== undefined && el("div", {}, el("h4", {}, title), settingsList(values))),
-  );
-}
-
-/** The state when the details are opened, at `at` by the gateway's clock; the stage itself is kept up to date. */
-export function upstreamFacts(
-  state: UpstreamHealth | null,
-  service: string,
-  upstream: { readonly id: string; readonly host: string; readonly port: number; readonly weight: number; readonly group?: string | null | undefined },
-  at: number,
-): HTMLElement {
-  return factList([
-    ["Address", el("span", { class: "mono" }, addressOf(upstream))],
-    ["Weight", String(upstream.weight)],
-    upstream.group == null ? null : ["Group", upstream.group],
-    ["State", upstreamLabel(state).text],
-    state === null || state.since === null ? null : ["Since", ago(state.since, at)],
-    state === null || state.until === null ? null : ["Back", until(state.until, at)],
-    state === null || state.reason === null ? null : ["Reason", state.reason],
-    state === null ? null : ["In flight", String(state.in_flight)],
-    ["More", link(hashFor("upstreams", service, upstream.id), "The page of this upstream")],
-  ]);
 }

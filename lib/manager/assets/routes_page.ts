@@ -1,13 +1,14 @@
 /**
  * The routes page: all routes in a table, with their service and live statistics.
  */
-import type { Figures, RouteConfig, ServiceConfig } from "./api.ts";
+import type { RouteConfig, ServiceConfig } from "./api.ts";
 import { listPage, serviceColumn } from "./configured_pages.ts";
 import { el } from "./dom.ts";
 import { number } from "./format.ts";
 import { hashFor } from "./url_hash.ts";
 import { conditionTexts } from "./conditions.ts";
-import { figuresByName, methodsOf, patternOf, warningCounts } from "./inventory.ts";
+import { methodsOf, patternOf } from "./inventory.ts";
+import { live } from "./live.ts";
 import type { OpenPage } from "./page.ts";
 import { link } from "./components.ts";
 import { clientErrorColumn, DataTable, figureColumns, fixedPart, numberColumn, textPart, type Part } from "./tables.ts";
@@ -20,37 +21,16 @@ export interface RouteRow {
 }
 
 export const page: OpenPage = () => {
-  let figures = figuresByName(null);
-  let warnings = warningCounts(null);
-  const table = routeTable({
-    figuresOf: ({ service, route }) => figures.route(service.name, route.name),
-    warningsOf: ({ service, route }) => warnings.route(service.name, route.name),
-    ofService: false,
-  });
-  return listPage({
-    title: "Routes",
-    table,
-    rowsOf: ({ services }) => routeRows(services),
-    shown: "busy",
-    update({ stats, status }) {
-      figures = figuresByName(stats);
-      warnings = warningCounts(status);
-    },
-  });
+  return listPage({ title: "Routes", table: routeTable({ ofService: false }), rowsOf: ({ services }) => routeRows(services), shown: "busy" });
 };
 
 export function routeRows(services: readonly ServiceConfig[]): readonly RouteRow[] {
   return services.flatMap((service) => service.routes.map((route) => ({ service, route, pattern: patternOf(service, route) })));
 }
 
-interface RouteTableOptions {
-  readonly figuresOf: (row: RouteRow) => Figures | null;
-  readonly warningsOf: (row: RouteRow) => number;
-  /** The routes of one service: without the service column. */
-  readonly ofService: boolean;
-}
-
-export function routeTable({ figuresOf, warningsOf, ofService }: RouteTableOptions): DataTable<RouteRow> {
+/** `ofService`: the routes of one service, without the service column. */
+export function routeTable({ ofService }: { readonly ofService: boolean }): DataTable<RouteRow> {
+  const figuresOf = ({ service, route }: RouteRow) => live.figures.route(service.name, route.name);
   return new DataTable<RouteRow>({
     name: "routes",
     caption: "Routes",
@@ -64,7 +44,7 @@ export function routeTable({ figuresOf, warningsOf, ofService }: RouteTableOptio
         key: "route",
         title: "Route",
         sortBy: (row) => row.route.name,
-        make: (row) => withWarnings([link(hashFor("routes", row.service.name, row.route.name), row.route.name)], () => warningsOf(row)),
+        make: ({ service, route }) => withWarnings([link(hashFor("routes", service.name, route.name), route.name)], () => live.warnings.route(service.name, route.name)),
       },
       ...(ofService ? [] : [serviceColumn<RouteRow>()]),
       {

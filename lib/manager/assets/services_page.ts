@@ -9,8 +9,8 @@ import { counted, listed } from "./format.ts";
 import { figureCharts } from "./figure_charts.ts";
 import { formLinks } from "./form_links.ts";
 import { hashFor } from "./url_hash.ts";
-import { figuresByName, healthOf, warningCounts } from "./inventory.ts";
-import type { Frame, Known, OpenPage } from "./page.ts";
+import { live } from "./live.ts";
+import type { Frame, OpenPage } from "./page.ts";
 import { breakable, breadcrumbs, factList, figureStrip, fixedBadge, link, section, setOptional, settingsList, stateBadge } from "./components.ts";
 import { countText } from "./table_rows.ts";
 import { balancingFacts, groupTable } from "./balancing_view.ts";
@@ -18,13 +18,10 @@ import { groupsOf, hashedText } from "./balancing.ts";
 import { pluginText } from "./plugin_texts.ts";
 import { routeRows, routeTable } from "./routes_page.ts";
 import { clientErrorColumn, DataTable, figureColumns, fixedPart, type Part } from "./tables.ts";
-import { upstreamRows, UpstreamsNow, upstreamTable } from "./upstreams_page.ts";
+import { upstreamRows, upstreamTable } from "./upstreams_page.ts";
 import { warningList, withWarnings } from "./warnings.ts";
 
 export const page: OpenPage = () => {
-  let health: Known["health"] = null;
-  let figures = figuresByName(null);
-  let warnings = warningCounts(null);
   const table = new DataTable<ServiceConfig>({
     name: "services",
     caption: "Services",
@@ -34,7 +31,7 @@ export const page: OpenPage = () => {
       [name, base_path, protocol, load_balancing_strategy, ...(hosts ?? []), hash_on ?? "", sticky === undefined ? "" : "sticky", ...(split ?? []).map(({ group }) => group)].join(" "),
     empty: el("p", {}, "No services yet. Add one to the configuration file, and reload."),
     columns: [
-      { key: "service", title: "Service", sortBy: ({ name }) => name, make: (row) => serviceName(row, () => warnings.service(row.name)) },
+      { key: "service", title: "Service", sortBy: ({ name }) => name, make: serviceName },
       { key: "base_path", title: "Base path", className: "half", sortBy: (row) => row.base_path, make: basePath },
       { key: "strategy", title: "Strategy", width: 150, className: "wide", drop: 2, sortBy: (row) => row.load_balancing_strategy, make: strategyPart },
       {
@@ -43,28 +40,18 @@ export const page: OpenPage = () => {
         kind: "state",
         width: 142,
         className: "half",
-        sortBy: (row) => worstOf(health, row),
-        make: (row) => upstreamsPart(row, () => health),
+        sortBy: worstOf,
+        make: upstreamsPart,
       },
-      ...figureColumns<ServiceConfig>(({ name }) => figures.service(name), clientErrorColumn(({ name }) => figures.service(name))),
+      ...figureColumns<ServiceConfig>(({ name }) => live.figures.service(name), clientErrorColumn(({ name }) => live.figures.service(name))),
     ],
   });
-  return listPage({
-    title: "Services",
-    table,
-    rowsOf: ({ services }) => services,
-    shown: "services",
-    update(known) {
-      health = known.health;
-      figures = figuresByName(known.stats);
-      warnings = warningCounts(known.status);
-    },
-  });
+  return listPage({ title: "Services", table, rowsOf: ({ services }) => services, shown: "services" });
 };
 
-function serviceName({ name, routes }: ServiceConfig, warningsOf: () => number): Part {
+function serviceName({ name, routes }: ServiceConfig): Part {
   const count = el("span", { class: "muted sub" }, counted(routes.length, "route"));
-  return withWarnings([link(hashFor("services", name), name), count], warningsOf);
+  return withWarnings([link(hashFor("services", name), name), count], () => live.warnings.service(name));
 }
 
 /** Groups named in the table; further ones are only counted. */
@@ -87,19 +74,19 @@ function basePath({ base_path, hosts }: ServiceConfig): Part {
 }
 
 /** An open circuit is worse than any state of an upstream. */
-function worstOf(health: Known["health"], { name, upstreams }: ServiceConfig): number {
-  const known = healthOf(health, name);
+function worstOf({ name, upstreams }: ServiceConfig): number {
+  const known = live.health(name);
   if (known?.circuit_breaker?.state === "open") return 1000;
   return upstreams.length === 0 ? 0 : (known?.upstreams ?? []).reduce((sum, upstream) => sum + upstreamLabel(upstream).rank, 0) / upstreams.length;
 }
 
-function upstreamsPart({ name, upstreams }: ServiceConfig, health: () => Known["health"]): Part {
+function upstreamsPart({ name, upstreams }: ServiceConfig): Part {
   const badge = stateBadge();
   const circuit = stateBadge();
   return {
     node: el("span", { class: "badges" }, badge.node, circuit.node),
     refresh() {
-      const known = healthOf(health(), name);
+      const known = live.health(name);
       badge.set(usableLabel(known?.upstreams ?? null, upstreams.length));
       const label = circuitLabel(known?.circuit_breaker);
       setOptional(circuit, label?.tone === "good" ? null : label);
@@ -132,8 +119,6 @@ export const onePage: OpenPage = (frame, [name = ""]) =>
   });
 
 function serviceDetail(service: ServiceConfig, globals: readonly PluginConfig[], frame: Frame): Detail {
-  const now = new UpstreamsNow();
-  let figures = figuresByName(null);
   const strip = figureStrip({ ofRequests: true });
   const charts = figureCharts({ service: service.name });
   const badge = stateBadge();
@@ -142,14 +127,9 @@ function serviceDetail(service: ServiceConfig, globals: readonly PluginConfig[],
   const forms = [["Add a route", "route"], ["Add an upstream", "upstream"], ["Add a rate limit", "limit"]] as const;
   const changes = formLinks(frame, ...forms.map(([text, form]) => [text, form, service.name] as const));
   const tailLink = el("a", { class: "button", href: `#/tail?${new URLSearchParams({ service: service.name })}` }, "Tail");
-  let counts = warningCounts(null);
-  const routes = routeTable({
-    figuresOf: (row) => figures.route(row.service.name, row.route.name),
-    warningsOf: (row) => counts.route(row.service.name, row.route.name),
-    ofService: true,
-  });
-  const upstreams = upstreamTable(now, { searchable: false });
-  const groups = groupTable(now.group(service));
+  const routes = routeTable({ ofService: true });
+  const upstreams = upstreamTable({ searchable: false });
+  const groups = groupTable(service);
   const rows = { routes: routeRows([service]), groups: groupsOf(service), upstreams: upstreamRows([service]) };
   const node = el(
     "div",
@@ -168,14 +148,11 @@ function serviceDetail(service: ServiceConfig, globals: readonly PluginConfig[],
   return {
     node,
     update(known) {
-      now.update(known);
       changes.refresh();
-      figures = figuresByName(known.stats);
-      counts = warningCounts(known.status);
-      warnings.update((known.status?.warnings ?? []).filter((warning) => warning.service === service.name));
-      strip.update(figures.service(service.name));
+      warnings.update(live.warningsOf(service.name));
+      strip.update(live.figures.service(service.name));
       charts.update(known);
-      const health = healthOf(known.health, service.name);
+      const health = live.health(service.name);
       const { text, tone } = usableLabel(health?.upstreams ?? null, service.upstreams.length);
       badge.set({ text: health === null ? `${text} upstreams` : text.replace(/ usable$/, " upstreams usable"), tone });
       setOptional(circuit, circuitLabel(health?.circuit_breaker));
@@ -188,7 +165,7 @@ function serviceDetail(service: ServiceConfig, globals: readonly PluginConfig[],
 
 const GROUPS_NOTE = "Share is measured; without traffic, it follows from splits and weights. Requests without the value that a split hashes on are divided by request.";
 
-function serviceSettings(service: ServiceConfig): HTMLElement {
+export function serviceSettings(service: ServiceConfig): HTMLElement {
   const others = Object.fromEntries(Object.entries(service).filter(([key]) => !SHOWN_ELSEWHERE.has(key) && !GROUPS.some(([group]) => group === key)));
   const { base_path: basePath, hosts = [], protocol } = service;
   const own = factList([

@@ -1,19 +1,16 @@
 /**
  * The "Try it" page: asks the gateway how it would handle a request, and shows the route, the plugins and the upstreams.
  */
-import { ApiError, ask, isSessionEnd, type Explanation, type ExplainRequest, type UpstreamHealth } from "./api.ts";
-import { balancingNotes, strategyText } from "./balancing.ts";
-import { balancingFacts } from "./balancing_view.ts";
+import { ApiError, ask, isSessionEnd, type Explanation, type ExplainRequest } from "./api.ts";
 import { conditionTexts } from "./conditions.ts";
-import { button, el, replace } from "./dom.ts";
+import { button, el, replace, type Child } from "./dom.ts";
 import { number } from "./format.ts";
 import { hashFor, queryIn } from "./url_hash.ts";
-import { addressOf, figuresByName } from "./inventory.ts";
-import type { Frame, Known, OpenPage, Page, Shown } from "./page.ts";
+import { live } from "./live.ts";
+import type { Frame, OpenPage, Page, Shown } from "./page.ts";
 import { breakable, factList, link, listOf, notice, olderGateway, section } from "./components.ts";
 import { copy } from "./copy.ts";
 import { Pipeline } from "./pipeline.ts";
-import { upstreamFacts } from "./route_page.ts";
 import { testOf } from "./test_json.ts";
 import { readTryForm, type FieldError, type TryInput } from "./try_form.ts";
 
@@ -38,7 +35,6 @@ class TryPage implements Page {
   /** Counts requests: a reply to an earlier one is ignored, and one that arrives after the page was left. */
   #asked = 0;
   #drawing: Drawing | null = null;
-  #known: Known | null = null;
   /** Of the answer that is shown. */
   #service: string | null = null;
 
@@ -56,9 +52,8 @@ class TryPage implements Page {
     return this.#service === null ? "total" : { service: this.#service };
   }
 
-  update(known: Known): void {
-    this.#known = known;
-    this.#drawing?.update(known);
+  update(): void {
+    this.#drawing?.update();
   }
 
   async #submit(event: SubmitEvent): Promise<void> {
@@ -100,10 +95,10 @@ class TryPage implements Page {
   #show(explanation: Explanation, request: ExplainRequest): void {
     this.#clear();
     this.#service = explanation.service;
-    this.#drawing = explanation.outcome === "matched" ? matched(explanation, request.method, this.#known) : null;
+    this.#drawing = explanation.outcome === "matched" ? matched(explanation, request.method) : null;
     replace(this.#outcome, outcomeNotice(explanation));
     replace(this.#rest, ...(this.#drawing?.nodes ?? []), candidateList(explanation), testCard(request, explanation, this.#frame));
-    if (this.#known !== null) this.#drawing?.update(this.#known);
+    this.#drawing?.update();
   }
 
   /** Returns what is in the form. */
@@ -259,70 +254,44 @@ function failure(error: unknown): HTMLElement {
 
 interface Drawing {
   readonly nodes: readonly HTMLElement[];
-  update(known: Known): void;
+  update(): void;
 }
 
-function matched(explanation: Explanation, method: string, known: Known | null): Drawing {
+function matched(explanation: Explanation, method: string): Drawing {
   const { service, pattern, params, forwarded, path, plugins, strategy, upstreams } = explanation;
   const name = service ?? "";
-  const configured = known?.config?.services.find((each) => each.name === name);
+  const configured = live.known?.config?.services.find((each) => each.name === name);
   const match = configured?.routes.find((each) => each.name === explanation.route)?.match;
   const given = Object.entries(params);
-  const shares = new Map(upstreams.map((upstream) => [upstream.id, { share: upstream.share, how: "planned" as const }]));
-  const states = new Map<string, UpstreamHealth>(upstreams.map((upstream) => [upstream.id, upstream]));
+  const explained = new Map(upstreams.map((upstream) => [upstream.id, upstream]));
+  const facts = (...more: readonly (readonly [string, Child])[]) => factList([["Path", mono(path ?? "")], ["Pattern", mono(pattern ?? "")], ...more]);
   const drawing = new Pipeline({
     listener: {
       title: method,
       text: path ?? "",
       notes: conditionTexts(match),
-      details: () =>
-        factList([
-          ["Path", mono(path ?? "")],
-          ["Pattern", mono(pattern ?? "")],
-        ]),
+      details: () => facts(),
     },
-    plugins,
-    strategy: {
-      name: strategy ?? "",
-      text: strategyText(configured ?? { load_balancing_strategy: strategy ?? "" }),
-      notes: configured === undefined ? [] : balancingNotes(configured),
-      details: () => factList([["Service", link(hashFor("services", name), name)], ...(configured === undefined ? [] : balancingFacts(configured))]),
-    },
-    upstreams: upstreams.map((upstream) => ({
-      id: upstream.id,
-      address: addressOf(upstream),
-      group: upstream.group ?? null,
-      details: () => upstreamFacts(states.get(upstream.id) ?? null, name, upstream, known?.now ?? 0),
-    })),
+    ...{ plugins, upstreams, service: name, strategy: strategy ?? "", config: configured },
   });
-  const what = factList([
-    ["Path", mono(path ?? "")],
-    ["Pattern", mono(pattern ?? "")],
-    ["The upstream gets", mono(forwarded ?? "")],
-    ["Placeholders", given.length === 0 ? "none" : el("div", {}, ...given.map(([key, value]) => el("div", { class: "mono" }, `${key} = ${value}`)))],
-  ]);
+  const placeholders = given.length === 0 ? "none" : el("div", {}, ...given.map(([key, value]) => el("div", { class: "mono" }, `${key} = ${value}`)));
+  const what = facts(["The upstream gets", mono(forwarded ?? "")], ["Placeholders", placeholders]);
   return {
     nodes: [
       section("The match", el("div", { class: "card" }, what)),
-      section(
-        "Path through the gateway",
-        el("div", { class: "card" }, drawing.node),
-        el("p", { class: "muted" }, sharesNote(explanation)),
-      ),
+      section("Path through the gateway", el("div", { class: "card" }, drawing.node), el("p", { class: "muted" }, sharesNote(explanation))),
     ],
     /** States are live; the shares come from the reply. */
-    update({ health, stats }) {
-      const now = health?.services.find((one) => one.name === name);
-      const figures = figuresByName(stats);
+    update() {
       drawing.update({
         route: null,
-        circuit: now?.circuit_breaker?.state ?? null,
+        circuit: live.health(name)?.circuit_breaker?.state ?? null,
         counts: () => null,
         faults: () => 0,
         upstream: (id) => ({
-          health: now?.upstreams.find((one) => one.id === id) ?? states.get(id) ?? null,
-          figures: stats === null ? null : figures.upstream(name, id),
-          share: shares.get(id) ?? null,
+          health: live.upstream(name, id) ?? explained.get(id) ?? null,
+          figures: live.figures.upstream(name, id),
+          share: { share: explained.get(id)?.share ?? 0, how: "planned" },
         }),
       });
     },

@@ -1,8 +1,9 @@
 /**
  * The buttons that take an upstream out of traffic and bring it back, until the next reload.
  */
-import { ask, type ServiceHealth } from "./api.ts";
+import { ask } from "./api.ts";
 import { button, el, setText } from "./dom.ts";
+import { live } from "./live.ts";
 import type { Frame } from "./page.ts";
 import type { Part } from "./tables.ts";
 
@@ -17,14 +18,14 @@ type State = keyof typeof ACTIONS;
 const STATES = Object.keys(ACTIONS) as readonly State[];
 const UNTIL = "until the next reload of the configuration";
 
-/** Hidden from users who change nothing, and where the gateway is too old. `healthOf`: the state of the service; null: not known. */
-export function upstreamActions(frame: Frame, service: string, id: string, healthOf: () => ServiceHealth | null): Part {
+/** Hidden from users who change nothing, and where the gateway is too old. */
+export function upstreamActions(frame: Frame, service: string, id: string): Part {
   const buttons = STATES.map((state) => ({ state, node: button(ACTIONS[state].label, () => void set(state)) }));
   const note = el("p", { class: "muted" });
   const group = el("div", { class: "badges", role: "group", "aria-label": `Traffic of upstream ${id}` }, ...buttons.map(({ node }) => node));
   const node = el("div", { class: "card stack", hidden: true }, group, note);
   const stateNow = (): State | null => {
-    const found = healthOf()?.upstreams.find((upstream) => upstream.id === id)?.admin_state;
+    const found = live.upstream(service, id)?.admin_state;
     return found === undefined ? null : (found ?? "use");
   };
   let isBusy = false;
@@ -55,7 +56,7 @@ export function upstreamActions(frame: Frame, service: string, id: string, healt
   function questionOf(state: State): string {
     const { label, effect } = ACTIONS[state];
     if (state === "use") return `${label} upstream “${id}”? It ${effect}.`;
-    const isLast = !(healthOf()?.upstreams ?? []).some((upstream) => upstream.usable && upstream.id !== id);
+    const isLast = !(live.health(service)?.upstreams ?? []).some((upstream) => upstream.usable && upstream.id !== id);
     const warning = isLast ? `It is the last one of service “${service}” that can be used: requests will get 503.\n\n` : "";
     return `${warning}${label} upstream “${id}”? It ${effect}, ${UNTIL}.`;
   }
