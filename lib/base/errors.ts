@@ -99,10 +99,12 @@ export class Fault extends Error {
 /** For an access that Node's permission model forbids: what is missing, and the flag that allows it. Undefined for all other errors. */
 export function missingPermission(error: unknown): string | undefined {
   const { code, permission = "", resource = "PATH" } = error as NodeJS.ErrnoException & { readonly permission?: string; readonly resource?: string };
-  if (code !== "ERR_ACCESS_DENIED") return undefined;
   const flags: Readonly<Record<string, string>> = { FileSystemRead: `--allow-fs-read=${resource}`, FileSystemWrite: `--allow-fs-write=${resource}`, WorkerThreads: "--allow-worker", Net: "--allow-net" };
-  return `Node's permission model forbids it: start node with ${flags[permission] ?? "the flag for it"}, or with all flags that edge-gateway audit --permission prints`;
+  const remedy = `start node with ${flags[permission] ?? "the flag for it"}, or with all flags that edge-gateway audit --permission prints`;
+  return code === "ERR_ACCESS_DENIED" ? `Node's permission model forbids it: ${remedy}${missingPermission.since}` : undefined;
 }
+/** What else is to be said once rights have been given up. */
+missingPermission.since = "";
 
 /** A callback that does nothing. As a listener for errors that are handled elsewhere: without one they end the process. */
 export function ignore(): void {}

@@ -27,12 +27,10 @@ export function openRegularFile(path: string, flags: number, mode?: number): num
 
 /** Why a file cannot be read: "no such file". */
 export function whyUnreadable(error: unknown): string {
-  const { code, message } = error as NodeJS.ErrnoException;
-  if (code === "ENOENT" || code === "ENOTDIR") return "no such file";
-  if (code === "EACCES" || code === "EPERM") return "permission denied";
-  if (code === "EISDIR") return "it is a folder";
-  return missingPermission(error) ?? message;
+  const { code = "", message } = error as NodeJS.ErrnoException;
+  return WHY.get(code) ?? missingPermission(error) ?? message;
 }
+const WHY = new Map([["ENOENT", "no such file"], ["ENOTDIR", "no such file"], ["EACCES", "permission denied"], ["EPERM", "permission denied"], ["EISDIR", "it is a folder"]]);
 
 /** Whether a text that should be a path is a certificate, a key or a set of keys, which no message may quote. */
 export function isContent(text: string): boolean {

@@ -21,7 +21,7 @@ import { loadPluginModules } from "../parts/plugin_modules.ts";
 import type { Loaded } from "../gateway/snapshot.ts";
 import { auditedFile, loadedAtStart, loadedOnRequest, modulesOf, ROWS, type AuditedModule } from "./audit_modules.ts";
 import { partsNamedBy, settingsOf, type Named } from "./on_demand.ts";
-import { NAME_FILES, programFiles, realPath, touchedFiles, unique } from "./touched_files.ts";
+import { NAME_FILES, realPath, touchedFiles, unique } from "./touched_files.ts";
 
 export interface Audit {
   /** What the start loads. */
@@ -75,12 +75,11 @@ export async function auditOf(flags: Flags) {
   const ofStart = [...(areOfStart(flags, process.env) ? [] : (["settings"] as const)), ...(process.env.LISTEN_FDS ? (["sockets"] as const) : [])];
   const named: Named = [...ofStart, ...(rereads ? (["reloading"] as const) : [])];
   const atStart = [...modulesOf(loadedAtStart(settings, named, modules, hasTests), areOfStart(flags) ? "plain" : "any"), ...own];
-  const files = unique([...touched.reads, ...bySettings]);
   const audit: Audit = {
     modules: atStart,
     lines: atStart.reduce((sum, { lines }) => sum + lines, 0),
     on_request: onRequest(settings, modules, atStart),
-    reads: unique([...files, ...files.map(realPath), ...programFiles(settings), ...(names.length === 0 ? [] : NAME_FILES)]).sort(),
+    reads: unique([...touched.reads, ...bySettings, ...bySettings.map(realPath), ...(names.length === 0 ? [] : NAME_FILES)]).sort(),
     writes: touched.writes,
     listens,
     dials: [...dials, ...(hasNameServers ? nameServers() : [])],

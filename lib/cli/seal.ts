@@ -7,7 +7,7 @@ import { giveUpInAll, type Permission, type Right } from "../base/rights.ts";
 import type { Settings } from "../config/settings.ts";
 import { GatewayCore } from "../gateway/gateway.ts";
 import { Failure } from "./failure.ts";
-import { programFiles, readable, realPath, touchedFiles } from "./touched_files.ts";
+import { readable, touchedFiles } from "./touched_files.ts";
 
 type Access = "read" | "write";
 /** Absolute paths: folders end with a slash, an asterisk stands for all that begin so. */
@@ -36,9 +36,8 @@ export function seal(settings: Settings, gateway: GatewayCore): void {
 }
 
 export function needsOf(settings: Settings, naming: Parameters<typeof touchedFiles>[1]): Needs {
-  const { watched, reads, writes } = touchedFiles(settings, naming);
-  const files = [...reads, ...reads.map(realPath), ...programFiles(settings)];
-  return { read: readable({ watched, reads: files, writes }), write: writes, threads: settings.workers !== 1 || settings.admin !== null };
+  const touched = touchedFiles(settings, naming);
+  return { read: readable(touched), write: touched.writes, threads: settings.workers !== 1 || settings.admin !== null };
 }
 
 /** The rights to give up. Throws a `Failure` for those that cannot be given up. */

@@ -22,7 +22,7 @@ export interface TouchingConfig {
   readonly named: readonly string[];
 }
 
-/** Absolute paths. `watched`: those of `reads` whose changes are noticed. `patterns`: those of `writes` that end with an asterisk, and stand for all that begin so. */
+/** Absolute paths, and where their links lead. `watched`: those of `reads` whose changes are noticed. `patterns`: those of `writes` that end with an asterisk, and stand for all that begin so. */
 export function touchedFiles(settings: Settings, { accessLog: { enabled, file }, testFiles, callerFiles, named }: TouchingConfig) {
   const signed = withSignatures([settings.configPath, ...testFiles, ...callerFiles], settings.configKeyPath);
   const watched = unique([...[...signed, ...tlsPaths(settings)].map((path) => resolve(path)), ...named]);
@@ -32,7 +32,8 @@ export function touchedFiles(settings: Settings, { accessLog: { enabled, file },
   const held = ownLog.map((path) => `${path}.lock*`);
   const writes = [...(enabled && file !== undefined ? [file] : []), ...state, ...ownLog, ...held, ...writtenByAdmin(settings)];
   const patterns = [...state, ...held, ...besidesOf(resolve(settings.configPath))];
-  return { watched, reads: [...state, ...ownLog, ...held, ...watched, ...(backendCa === null ? [] : [resolve(backendCa)])], writes, patterns };
+  const reads = [...state, ...ownLog, ...held, ...watched, ...(backendCa === null ? [] : [resolve(backendCa)])];
+  return { watched, reads: unique([...reads, ...reads.map(realPath), ...programFiles(settings)]), writes, patterns };
 }
 
 /** What flags of Node's permission model open for reading. Folders have a slash at the end. */
@@ -49,7 +50,7 @@ export function readable({ watched, reads, writes }: Readonly<Record<"watched" |
 export const NAME_FILES = ["/etc/gai.conf", "/etc/host.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/resolv.conf"];
 
 /** The files of the program that are not modules, and what it reads of the system while it runs. */
-export function programFiles({ admin, probe, manager }: Settings): string[] {
+function programFiles({ admin, probe, manager }: Settings): string[] {
   const files = [fileURLToPath(new URL("package.json", PACKAGE))];
   if (manager !== null) files.push(fileURLToPath(new URL("lib/manager/assets/", PROGRAM)));
   // For metrics of open files and memory.

@@ -198,6 +198,13 @@ describe("the program loads what is named, and only that,", () => {
     expect(partsOf(recording.modules())).toEqual(["signatures", "validity"]);
   });
 
+  it("with SEAL, which this Node refuses", async () => {
+    const { environment, modules } = recorder();
+    expect(await program(["--config", fileWith(quickstart)], { environment: { ...environment, SEAL: "true", HTTP_PORT: "0", LISTEN_HOST: "127.0.0.1" } }).ended).toMatchObject({ code: 2 });
+    // What names the files of certificates belongs to their server.
+    expect(partsOf(modules())).toEqual(["tlsServer", "seal", "settings"]);
+  });
+
   it("for a command that starts nothing", async () => {
     const { environment, modules } = recorder();
     expect(await program(["hash-password"], { environment, input: "a long password\n" }).ended).toMatchObject({ code: 0 });

@@ -1,5 +1,6 @@
 /** SEAL: which rights of Node's permission model a gateway gives up, and which start is refused. With a stand-in for the model, which not every Node has. */
 import { describe, expect, it } from "vitest";
+import { missingPermission } from "../../lib/base/errors.ts";
 import { giveUp, giveUpInAll, rightsOfThreads, type Permission } from "../../lib/base/rights.ts";
 import { accepted, Failure } from "../../lib/cli/failure.ts";
 import { grantsIn, needsOf, superfluous, type Needs } from "../../lib/cli/seal.ts";
@@ -119,6 +120,16 @@ describe("giving up", () => {
     expect(() => giveUp(rights, model("child", "fs.read /a/*"))).not.toThrow();
     expect(() => giveUp(rights, wider)).toThrow("Node does not give up child");
     expect(() => giveUp(rights.slice(1), wider)).toThrow("Node does not give up fs.read for /a/*");
+  });
+
+  it("is named where the model forbids something from then on", () => {
+    const denied = { code: "ERR_ACCESS_DENIED", permission: "FileSystemRead", resource: "/a" };
+    const flag = "Node's permission model forbids it: start node with --allow-fs-read=/a, or with all flags that edge-gateway audit --permission prints";
+    missingPermission.since = "";
+    expect(missingPermission(denied)).toBe(flag);
+    giveUp([{ scope: "child" }], model("child"));
+    expect(missingPermission(denied)).toBe(`${flag}; SEAL has given up what the configuration of the start did not need: restart with the new one`);
+    expect(missingPermission({ code: "EACCES" })).toBeUndefined();
   });
 
   it("is the same in threads, which start none of their own", () => {

@@ -152,6 +152,11 @@ it.each([["22", NODES["22"]], ["24", NODES["24"]]])("under the flags of audit --
   await drains(set, running);
 });
 
+/** The program that strace has started. */
+function childOf(pid: number): number {
+  return Number(readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").trim().split(" ")[0]);
+}
+
 describe("with SEAL", () => {
   const NODE = NODES["24"];
   /** What a plugin module may do: another file, one beside the log, a program, a thread, the file of a secret of the start. */
@@ -164,17 +169,25 @@ describe("with SEAL", () => {
     const set = await scene();
     const environment = { ...set.environment, ...more };
     const flags = [...audited(NODE, "--permission", environment).trimEnd().split("\n"), "--allow-fs-read=/etc/passwd", `--allow-fs-read=${set.token}`, ...wider];
-    const open = started([NODE, ...flags, PROGRAM], environment);
-    await open.says(" started");
+    /** Starts it under strace, which ends with it. */
+    const traced = async (more: Record<string, string>) => {
+      const trace = join(emptyFolder(), "trace.txt");
+      const running = started(["strace", "--seccomp-bpf", "-f", "-qq", "-e", "trace=open,openat,execve", "-o", trace, NODE, ...flags, PROGRAM], { ...environment, ...more });
+      await running.says(" started");
+      return { running, pid: childOf(running.child.pid!), calls: () => ["/etc/passwd", "/bin/true", set.file].map((path) => readFileSync(trace, "utf8").includes(`"${path}"`)) };
+    };
+    const open = await traced({});
     expect(await may(set)).toEqual([true, false, wider.length > 0, true, true]);
-    open.child.kill("SIGKILL");
-    await open.ended;
-    const sealed = started([NODE, ...flags, PROGRAM], { ...environment, SEAL: "true" });
-    await sealed.says(" started");
+    process.kill(open.pid, "SIGKILL");
+    await open.running.ended;
+    expect(open.calls()).toEqual([true, wider.length > 0, true]);
+    const sealed = await traced({ SEAL: "true" });
     expect(await may(set)).toEqual(left);
-    await lives(set, sealed);
+    await lives(set, sealed.running, sealed.pid);
     expect(await may(set)).toEqual(left);
-    await drains(set, sealed);
+    await drains(set, sealed.running, sealed.pid);
+    // Node refuses before it asks the system.
+    expect(sealed.calls()).toEqual([false, false, true]);
   });
 
   it("a reload whose configuration names a file that was given up is refused, and the old one stays", async () => {
@@ -184,7 +197,9 @@ describe("with SEAL", () => {
     await running.says(" started");
     writeFileSync(`${set.file}.new`, JSON.stringify({ ...set.config, test_files: [set.token] }));
     renameSync(`${set.file}.new`, set.file);
-    expect(await running.says("reload refused")).toContain(`Node's permission model forbids it: start node with --allow-fs-read=${set.token}`);
+    const why = await running.says("reload refused");
+    expect(why).toContain(`Node's permission model forbids it: start node with --allow-fs-read=${set.token}`);
+    expect(why).toContain("SEAL has given up what the configuration of the start did not need: restart with the new one");
     expect(await ask(`http://127.0.0.1:${set.port}/a`)).toEqual([200, "ok"]);
   });
 
@@ -219,7 +234,7 @@ describe("a run under strace", () => {
     expect(spawnSync("strace", [...OPTIONS, bare, process.execPath, "-e", empty]).status).toBe(0);
     const running = started(["strace", ...OPTIONS, own, process.execPath, PROGRAM], set.environment);
     await running.says(" started");
-    const pid = Number(readFileSync(`/proc/${running.child.pid}/task/${running.child.pid}/children`, "utf8").trim().split(" ")[0]);
+    const pid = childOf(running.child.pid!);
     await lives(set, running, pid);
     await drains(set, running, pid);
     const [known, seen] = [callsOf(readFileSync(bare, "utf8")), callsOf(readFileSync(own, "utf8"))];
