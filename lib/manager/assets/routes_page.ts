@@ -10,7 +10,7 @@ import { conditionTexts } from "./conditions.ts";
 import { methodsOf, patternOf } from "./inventory.ts";
 import { live } from "./live.ts";
 import type { OpenPage } from "./page.ts";
-import { link } from "./components.ts";
+import { breakable, link } from "./components.ts";
 import { clientErrorColumn, DataTable, figureColumns, fixedPart, numberColumn, textPart, type Part } from "./tables.ts";
 import { withWarnings } from "./warnings.ts";
 
@@ -71,7 +71,7 @@ function patternPart({ pattern, route }: RouteRow): Part {
   const conditions = conditionTexts(route.match);
   const rest = conditions.length - MAX_CONDITIONS;
   return fixedPart(
-    el("span", { class: "mono" }, pattern),
+    el("span", { class: "mono" }, ...breakable(pattern)),
     ...conditions.slice(0, MAX_CONDITIONS).map((text) => el("span", { class: "muted sub condition" }, text)),
     rest > 0 && el("span", { class: "muted sub" }, `and ${number(rest)} more`),
   );
