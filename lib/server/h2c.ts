@@ -1,6 +1,7 @@
 /**
  * Distinguishes HTTP/2 by prior knowledge (RFC 9113 §3.3) from HTTP/1 on a plain port, by the first bytes of a connection.
  */
+import { randomUUID } from "node:crypto";
 import type { Socket } from "node:net";
 import { refuseBare, type Http1Options } from "./http1.ts";
 
@@ -8,7 +9,7 @@ import { refuseBare, type Http1Options } from "./http1.ts";
 const PREFACE = Buffer.from("PRI * HTTP/2.0\r\n");
 
 /** Calls `decided` once; bytes read are put back. Ends a connection that has not sent enough within `limits.headersTimeoutMs`. */
-export function detectProtocol(socket: Socket, { clock, drain, receiving }: Http1Options, decided: (protocol: "HTTP/1" | "HTTP/2") => void): void {
+export function detectProtocol(socket: Socket, { clock, drain, receiving, unread }: Http1Options, decided: (protocol: "HTTP/1" | "HTTP/2") => void): void {
   let seen: Buffer = Buffer.alloc(0);
   const onReadable = () => {
     for (let chunk: Buffer | null; (chunk = socket.read() as Buffer | null) !== null; ) seen = seen.length === 0 ? chunk : Buffer.concat([seen, chunk]);
@@ -32,7 +33,9 @@ export function detectProtocol(socket: Socket, { clock, drain, receiving }: Http
   };
   const timer = clock.after(receiving().limits.headersTimeoutMs, () => {
     stop();
-    refuseBare(socket, { code: "request_timeout", detail: "The request head did not arrive in time." }, clock);
+    const requestId = randomUUID();
+    unread(requestId, "request_timeout", socket.remoteAddress);
+    refuseBare(socket, { code: "request_timeout", detail: "The request head did not arrive in time." }, clock, requestId);
   });
   drain.add(undecided);
   socket.on("readable", onReadable).on("end", onEnd).on("close", stop);

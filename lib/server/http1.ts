@@ -118,7 +118,7 @@ export function refuseUnread(socket: Duplex, { clock, log, receiving, unread }: 
 }
 
 /** A problem document for a request that never became one, and the end of the connection. */
-export function refuseBare(socket: Duplex, { code, detail }: Refusal, clock: Clock, requestId: string = randomUUID()): void {
+export function refuseBare(socket: Duplex, { code, detail }: Refusal, clock: Clock, requestId: string): void {
   if (!socket.writable) return void socket.destroy();
   const { status, title } = ERRORS[code];
   const body = problemDocument({ code, status, title }, requestId, detail);

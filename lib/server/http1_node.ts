@@ -1,6 +1,7 @@
 /**
  * Serves HTTP/1 clients by node's own parser (`global.http1: "node"`, and a host's own `http.Server`), one request at a time on each connection.
  */
+import { randomUUID } from "node:crypto";
 import http, { type IncomingMessage, type ServerResponse } from "node:http";
 import type { Server, Socket } from "node:net";
 import type { Duplex } from "node:stream";
@@ -10,7 +11,7 @@ import { ERRORS, ignore, type ErrorCode } from "../base/errors.ts";
 import type { Call } from "../http/exchange.ts";
 import type { HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
-import { malformed, NO_TUNNEL, readFraming } from "./framing.ts";
+import { malformed, NO_TUNNEL, readFraming, type Refusal } from "./framing.ts";
 import { head, KEEP_ALIVE_MS, refuseBare, refuseUnread, writeInformation, type Http1Options } from "./http1.ts";
 import { isLive, UploadPace, type Limits } from "./limits.ts";
 import { endSoon } from "./linger.ts";
@@ -133,7 +134,7 @@ export class NodeHttp1 {
     // Not `socket`, which may be a view of it.
     this.#queue.take(request.socket, () => {
       stopRelay();
-      if (socket !== request.socket) return refuseBare(socket, malformed("A request for an upgrade cannot have a body here."), this.#options.clock);
+      if (socket !== request.socket) return this.#refuseBare(socket, request, malformed("A request for an upgrade cannot have a body here."));
       const isUpgrade = readFraming(request.method!, request.rawHeaders, request.httpVersion).upgrade !== null;
       putBack(request, behind, isUpgrade ? request.rawHeaders : withoutUpgrade(request.rawHeaders));
       this.#queue.over(request.socket);
@@ -185,6 +186,13 @@ export class NodeHttp1 {
     refuseUnread(socket, this.#options, { code, detail: error.message }, requestId);
   }
 
+  /** `socket` may be a view of that of the request. */
+  #refuseBare(socket: Duplex, request: IncomingMessage, refusal: Refusal): void {
+    const requestId = randomUUID();
+    this.#options.unread(requestId, refusal.code, request.socket.remoteAddress);
+    refuseBare(socket, refusal, this.#options.clock, requestId);
+  }
+
   /** As node's `shouldUpgradeCallback`. */
   readonly #asUpgrade = (request: IncomingMessage): boolean => {
     if (readFraming(request.method!, request.rawHeaders, request.httpVersion).bodyLength === 0) return true;
@@ -212,7 +220,7 @@ export class NodeHttp1 {
     server.on("connect", (request: IncomingMessage, socket: Duplex) => {
       quiet(socket);
       this.#relayDrain(request.socket);
-      this.#queue.take(request.socket, () => refuseBare(socket, NO_TUNNEL, this.#options.clock));
+      this.#queue.take(request.socket, () => this.#refuseBare(socket, request, NO_TUNNEL));
     });
     server.on("clientError", this.#onClientError);
     // Node looks for requests that never arrive whole once the server emits this.

@@ -62,6 +62,9 @@ describe("what became of a request", () => {
     expect(await refused("GE(T / HTTP/1.1\r\n\r\n")).toMatchObject({ ...unread, status: 400, code: "bad_request" });
     expect(await refused(`GET / HTTP/1.1\r\nHost: a\r\nX: ${"x".repeat(40_000)}\r\n\r\n`)).toMatchObject({ ...unread, status: 431, code: "headers_too_large" });
     expect(await refused("GET /a HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n")).toMatchObject({ ...(codec === "wire" ? { method: "GET", path: "/a" } : unread), status: 400, by: "gateway" });
+    for (const text of ["CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n", "GET /a HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nContent-Length: 1\r\n\r\nx"]) {
+      expect(await refused(text)).toMatchObject({ client: "127.0.0.1", status: 400, code: "bad_request", by: "gateway" });
+    }
     expect(await refused("GET /a/../../x?hush HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")).toMatchObject({ status: 400, path: "/a/../../x", by: "gateway" });
   });
 
