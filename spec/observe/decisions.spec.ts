@@ -1,6 +1,8 @@
 import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { Call, type Notes } from "../../lib/http/exchange.ts";
+import { redactedPath } from "../../lib/http/redact.ts";
 import type { RequestFacts } from "../../lib/http/request_facts.ts";
+import { hostOf, pathOf, plainPath } from "../../lib/observe/access_line.ts";
 import { findDecision, followDecisions } from "../../lib/observe/decision_reader.ts";
 import { Decisions, SLOT_BYTES } from "../../lib/observe/decisions.ts";
 import { Metrics } from "../../lib/observe/metrics_plan.ts";
@@ -149,6 +151,23 @@ describe("a decision", () => {
     expect((await find("long"))!.path).toBe("/a;token=[redacted]…");
     end("many", { target: `/a${";token=hush".repeat(700)}/end` });
     expect((await find("many"))!.path).toMatch(/^\/a(;token=\[redacted\])+;?.*…$/);
+  });
+
+  it("has a path and a host as the access log has them, whatever characters they have", async () => {
+    const { end, find } = kept(1_000);
+    const marks = Array.from({ length: 0x100 }, (_, code) => String.fromCharCode(code)).filter((mark) => mark !== "\n" && mark !== "\x85");
+    const texts = [...marks, "J", "eyJ", "eyJhbGciOi", "x?y", "x#y?z", "%3Btoken=hush", "J?eyJ"].map((mark) => `a${mark}b`);
+    for (const [i, text] of texts.entries()) {
+      end(`r${i}`, { target: `/${text}`, authority: text });
+      const path = plainPath(`/${text}`) ?? redactedPath(pathOf(`/${text}`));
+      expect(await find(`r${i}`), JSON.stringify(text)).toMatchObject({ path, host: hostOf({ authority: text, target: "/" }) });
+    }
+    for (let length = 30; length < 110; length++) {
+      const host = "h".repeat(length);
+      end(host.slice(0, 30), { authority: host, target: `/${"p".repeat(110 - length)}?${"q".repeat(length)}` });
+      const found = (await find(host.slice(0, 30)))!;
+      expect([found.host!.replace(/…$/, ""), found.path!.replace(/…$/, "")].every((text, i) => [host, `/${"p".repeat(110 - length)}`][i]!.startsWith(text))).toBe(true);
+    }
   });
 
   it("has a path as it was, where that has the byte by which a slot marks a cut", async () => {
