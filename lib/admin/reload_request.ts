@@ -62,8 +62,8 @@ const DRY_RUN_RETRY_MS = 5000;
 
 export function dryRunView(dryRun: DryRun) {
   const { tests, warnings } = dryRun;
-  // What tests expect has names of headers.
-  return { ...view({ ...dryRun, tests: null }), warnings: warnings.map((warning) => warningView(warning, warning)), tests: tests && { ...view({ ...tests, failures: [] }), failures: tests.failures } };
+  // What tests expect has names of headers, and `at` of a warning is no time.
+  return { ...view({ ...dryRun, tests: null, warnings: [] }), warnings: warnings.map((warning) => warningView(warning, warning)), tests: tests && { ...view({ ...tests, failures: [] }), failures: tests.failures } };
 }
 
 async function readReloadRequest(inbound: Inbound): Promise<{ readonly isDryRun: boolean } | Unreadable> {

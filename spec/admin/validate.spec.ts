@@ -26,6 +26,14 @@ describe("POST /gateway/validate", () => {
     expect([running.content(), running.gateway.digest, running.gateway.status.lastReload]).toEqual([...before, null]);
   });
 
+  it("has warnings with their places, of routes and plugins, too", async () => {
+    const text = JSON.stringify(withPort(1, { plugins: [{ name: "rate_limit", config: { limit_second: 5, limit_by: "header:X-Tenant" } }] }), null, 2);
+    const { status, json } = await post(await writable(), text);
+    const line = text.split("\n").findIndex((each) => each.includes('"plugins"')) + 2;
+    expect([status, json.outcome, json.warnings]).toEqual([200, "accepted", [expect.objectContaining({ code: "limit_by_any_header", line, column: 9 })]]);
+    expect(Object.keys(json.warnings[0])).not.toContain("at");
+  });
+
   it("is 404 without ADMIN_WRITE, 403 for viewers, 401 without a session, and 405 for GET", async () => {
     const { ask, session } = await startAdmin();
     expect((await ask("POST", "/gateway/validate", { headers: { ...JSON_TYPE, cookie: await session() }, body: "{}" })).status).toBe(404);

@@ -2,7 +2,7 @@
 import { describe, expect, it } from "vitest";
 import { soon } from "./browser.ts";
 import { ACCEPTED, caretBehind, drawn, openEditor, openStandIn, selected, settled } from "./editor_pages.ts";
-import { allFaultsOf, shareGateway, until } from "./manager_pages.ts";
+import { allFaultsOf, endSession, heading, shareGateway, signIn, until } from "./manager_pages.ts";
 
 const shared = shareGateway({ ADMIN_WRITE: "true" });
 const open = (text: string) => openEditor(shared, text);
@@ -310,6 +310,23 @@ describe("a file that was changed by somebody else", () => {
     await page.getByText("The file has been changed since you began.").waitFor({ state: "detached" });
     await until(page, `document.querySelector("textarea").value.includes("store")`);
     expect(await field.inputValue()).toBe(OTHER);
+  });
+});
+
+describe("a session that ends while the text is edited", () => {
+  it("leads to the login and back to the text, which is as it was, with what was typed after the end", async () => {
+    const { page, field } = await open(TEXT);
+    await caretBehind(page, '"shop');
+    await page.keyboard.type("s");
+    // The check of what is typed now finds no session.
+    await endSession(page, async () => {
+      await caretBehind(page, '"items');
+      await page.keyboard.type("2");
+    });
+    await signIn(page);
+    await heading(page, "Edit");
+    await settled(page);
+    expect(await field.inputValue()).toBe(TEXT.replace('"shop', '"shops').replace('"items', '"items2'));
   });
 });
 
