@@ -20,7 +20,7 @@ export interface EvidenceEntry {
 interface Judged {
   readonly settings: Settings;
   readonly config: Config;
-  readonly kinds: readonly Pick<AnyPlugin, "name" | "guards">[];
+  readonly kinds: readonly Pick<AnyPlugin, "name" | "guards" | "identifies" | "dials">[];
 }
 
 export function evidenceOf(judged: Judged): { readonly entries: readonly EvidenceEntry[] } {
@@ -30,14 +30,26 @@ export function evidenceOf(judged: Judged): { readonly entries: readonly Evidenc
 
 /** One verdict for each rule of the table. Rules about routes: all of them, some, none. */
 function verdictsOf({ settings, config: { global, services }, kinds }: Judged): Readonly<Record<EvidenceRule, Status>> {
-  const { serverCertPath, httpPort, caCertPath, configKeyPath, admin, probe, metricsToken, stateDir, audit } = settings;
+  const { serverCertPath, httpPort, caCertPath, clientAuth, configKeyPath, admin, probe, manager, metricsToken, stateDir, audit, tracing } = settings;
   const hasTls = serverCertPath !== null;
   const isTlsAlone = hasTls && (httpPort === null || global.httpsRedirect !== undefined);
-  const guards = new Set(kinds.filter((kind) => kind.guards === true).map(({ name }) => name));
+  const byName = new Map(kinds.map((kind) => [kind.name, kind]));
   const routes = services.flatMap((service) => service.routes.map((route) => active([...global.plugins, ...service.plugins, ...route.plugins])));
-  const routesWith = (...names: readonly string[]) => share(routes.map((plugins) => plugins.some(({ name }) => names.includes(name))));
-  const asksOthers = routes.flat().some(({ name }) => AUTH_SERVERS.includes(name));
-  const encrypted = services.map(({ protocol, tls }) => (protocol === "https" || protocol === "h2") && tls?.verify !== false);
+  const routesWith = (isIt: (plugin: PluginInstance) => boolean) => share(routes.map((plugins) => plugins.some(isIt)));
+  const named = (...names: readonly string[]) => routesWith(({ name }) => names.includes(name));
+  const all = new Set(routes.flat());
+  const asksOthers = [...all].some(({ name }) => AUTH_SERVERS.includes(name));
+  const asked = [...all].flatMap(({ name, config }) => byName.get(name)?.dials?.urls(config) ?? []);
+  const counters = [global.counters?.url ?? []].flat();
+  const encrypted = [
+    ...services.map(({ protocol, tls }) => (protocol === "https" || protocol === "h2") && tls?.verify !== false),
+    ...[...asked, ...(tracing === null ? [] : [tracing.url])].map((url) => /^(?:https|rediss):/i.test(url)),
+    ...counters.map(({ secure }) => secure),
+  ];
+  const validated = named("request_validation");
+  // What only counts is no limit.
+  const limited = routesWith(({ name, config }) => name === "quota" || (name === "rate_limit" && (config as { readonly mode?: string }).mode !== "shadow"));
+  const consoles = [admin, manager].filter((each) => each !== null).map(({ tls, host }) => tls || isLoopback(host));
   const isEveryRequestLogged = global.accessLog.sample === 1 && global.accessLog.exclude.length === 0;
   const log: Status = !global.accessLog.enabled ? "not_met" : isEveryRequestLogged ? "met" : "partly";
   return {
@@ -46,21 +58,23 @@ function verdictsOf({ settings, config: { global, services }, kinds }: Judged): 
     elsewhere: "not_applicable",
     partial: "partly",
     tls_everywhere: both(isTlsAlone ? "met" : hasTls ? "partly" : "not_met", share(encrypted)),
-    guards: share(routes.map((plugins) => plugins.some(({ name }) => guards.has(name)))),
-    client_certificates: caCertPath === null ? "not_applicable" : hasTls ? "met" : "not_met",
+    guards: routesWith(({ name }) => byName.get(name)?.guards === true),
+    credentials: routesWith(({ name }) => byName.get(name)?.identifies === true || name === "forward_auth"),
+    client_certificates: caCertPath === null ? "not_applicable" : !hasTls ? "not_met" : clientAuth === "require" ? "met" : named("mtls"),
     auth_servers: asksOthers ? "met" : "not_applicable",
-    rate_limits: routesWith("rate_limit", "quota"),
-    validation: routesWith("request_validation"),
-    sizes: routesWith("request_size_limit", "request_validation") === "met" ? "met" : "partly",
+    rate_limits: limited,
+    validation: validated,
+    requests_alone: validated === "met" ? "partly" : validated,
+    sizes: named("request_size_limit", "request_validation") === "met" ? "met" : "partly",
     breakers: share(services.map(({ circuitBreaker }) => circuitBreaker !== undefined)),
-    blocking: routesWith("acl", "bot_protection"),
+    blocking: named("acl", "bot_protection"),
     log,
     // Logins and configurations alone, without the refusals, are a part.
     security_log: log === "met" || audit?.refusals ? "met" : audit === null ? log : "partly",
     metrics: admin === null && probe === null ? "not_met" : "met",
     metrics_and_log: both(global.accessLog.enabled ? "met" : "not_met", admin === null && probe === null ? "not_met" : "met"),
     changes_logged: audit !== null ? "met" : admin === null || !admin.write ? "not_applicable" : admin.auditLogPath === null ? "partly" : "met",
-    admin: admin === null ? "not_applicable" : admin.tls || isLoopback(admin.host) ? "met" : "not_met",
+    admin: share(consoles),
     admin_session: admin === null ? "not_applicable" : admin.sessionTtlS <= 600 ? "met" : "not_met",
     masking: admin === null ? "not_applicable" : admin.redactSecrets ? "met" : "partly",
     signed: configKeyPath === null ? "not_met" : stateDir === null ? "partly" : "met",

@@ -73,15 +73,15 @@ describe("edge-gateway audit --evidence", () => {
     for (const entry of entries) expect(Object.keys(entry)).toEqual(["requirement", "status", "setting", "proof"]);
     return new Map(entries.map((entry) => [entry.requirement, entry]));
   }
-  const TLS = "NIST SP 800-228 REC-API-9", GUARDS = "NIST SP 800-228 REC-API-12", RATES = "NIST SP 800-228 REC-API-15", SIGNED = "CRA Annex I Part I (2)(f)";
-  const METRICS = "NIST SP 800-228 REC-API-8", SESSION = "SRG-NET-000213-ALG-000107", MANAGEMENT = "SRG-NET-ALG: management", CHANGES = "SRG-NET-ALG: changes";
+  const TLS = "NIST SP 800-228 REC-API-9", GUARDS = "NIST SP 800-228 REC-API-12", CREDENTIALS = "NIST SP 800-228 REC-API-11", RATES = "NIST SP 800-228 REC-API-15", SIGNED = "CRA Annex I Part I (2)(f)";
+  const METRICS = "NIST SP 800-228 REC-API-8", SESSION = "SRG-NET-000213-ALG-000107", MANAGEMENT = "SRG-NET-ALG: management", CHANGES = "SRG-NET-ALG: changes", CLIENTS = "SRG-NET-ALG: certificates of clients";
   const statuses = (entries: Map<string, EvidenceEntry>, ...names: readonly string[]) => names.map((name) => entries.get(name)!.status);
 
   it("says of a bare configuration what is not met", async () => {
     const entries = await printed(plain);
     expect(statuses(entries, TLS, GUARDS, RATES, SIGNED, METRICS)).toEqual(["not_met", "not_met", "not_met", "not_met", "not_met"]);
     expect(statuses(entries, SESSION, MANAGEMENT, CHANGES)).toEqual(["not_applicable", "not_applicable", "not_applicable"]);
-    expect(statuses(entries, "OSPS-BR-06.01", "SRG-NET-ALG: FIPS-validated cryptography")).toEqual(["met", "not_met"]);
+    expect(statuses(entries, "OSPS-BR-02.01", "OSPS-BR-06.01", "SRG-NET-ALG: FIPS-validated cryptography")).toEqual(["met", "partly", "not_met"]);
   });
 
   it("says partly where one route of two is without a guard, and where a plain port is open beside TLS", async () => {
@@ -90,7 +90,23 @@ describe("edge-gateway audit --evidence", () => {
     const config = { services: [{ ...service, routes: [{ path: "/a", plugins: [guard, { name: "rate_limit", config: { limit_min: 9 } }] }, { path: "/b", plugins: [{ ...guard, enabled: false }] }] }] };
     const { cert, key } = pem();
     const entries = await printed(config, { SERVER_CERT_PATH: cert, SERVER_KEY_PATH: key });
-    expect(statuses(entries, TLS, GUARDS, RATES)).toEqual(["partly", "partly", "partly"]);
+    expect(statuses(entries, TLS, GUARDS, CREDENTIALS, RATES)).toEqual(["partly", "partly", "partly", "partly"]);
+  });
+
+  it("takes no guard for credentials that asks for none, no limit that only counts, no server without TLS, no half of a requirement for all of it", async () => {
+    const [service] = plain.services;
+    const { cert, key, ca } = pem();
+    const plugins = [
+      { name: "acl", config: { whitelist: ["10.0.0.0/8"] } },
+      { name: "rate_limit", config: { limit_min: 9, mode: "shadow" } },
+      { name: "request_validation", config: { query: { type: "object" } } },
+      { name: "http_log", config: { http_endpoint: "http://10.0.0.9/log" } },
+    ];
+    const config = { global: { plugins }, services: [{ ...service, protocol: "https", tls: { ca } }] };
+    const tls = { SERVER_CERT_PATH: cert, SERVER_KEY_PATH: key, CA_CERT_PATH: ca, HTTP_PORT: "off" };
+    const entries = await printed(config, { ...tls, ADMIN_USER: "a", ADMIN_PASSWORD: "a long password", MANAGER: "true", MANAGER_HOST: "0.0.0.0" });
+    expect(statuses(entries, GUARDS, CREDENTIALS, RATES, TLS)).toEqual(["met", "not_met", "not_met", "partly"]);
+    expect(statuses(entries, "NIST SP 800-228 REC-API-3", "NIST SP 800-228 REC-API-13", MANAGEMENT, CLIENTS)).toEqual(["partly", "met", "partly", "not_met"]);
   });
 
   it("says met where TLS is all there is, every route has its guard, and operators are bounded", async () => {
