@@ -94,20 +94,21 @@ export class DecisionRing {
   }
 
   /**
-   * Writes a line up to the query, if all characters before are of the kind; returns where the next one begins, or 0 if they are not. To read each
-   * character once spares two searches (`plainPath`, `hostOf`): 0.33 µs a request instead of 0.46.
+   * Writes a line up to the query, if all characters before are of the kind and it ends before `end`; returns where the next one begins, else 0.
+   * To read each character once spares two searches (`plainPath`, `hostOf`): 0.33 µs a request instead of 0.46.
    */
-  plainLine(at: number, text: string, kind: number): number {
+  plainLine(at: number, text: string, end: number, kind: number): number {
     const { bytes } = this;
     const { length } = text;
+    const most = Math.min(length, end - 1 - at);
     let code = 0;
     let i = 0;
-    for (; i < length; i++) {
+    for (; i < most; i++) {
       code = text.charCodeAt(i);
       if ((KINDS[code]! & kind) === 0) break;
       bytes[at + i] = code;
     }
-    if (i < length && (kind !== OF_PATH || !isQueryStart(code))) return 0;
+    if (i < length && (i === most || kind !== OF_PATH || !isQueryStart(code))) return 0;
     bytes[at + i] = LINE_FEED;
     return at + i + 1;
   }
@@ -189,9 +190,8 @@ export class Decisions {
       doubles[end >> 3] = this.numberOf(tried.upstream);
       doubles[(end >> 3) + 1] = (tried.status ?? 0) * 2 ** 40 + Math.round(tried.ms * 1000);
     }
-    const fits = target.charCodeAt(0) === SLASH && authority.length + target.length + 2 <= end - next;
-    const plain = fits ? ring.plainLine(next, authority, OF_HOST) : 0;
-    if (plain === 0 || ring.plainLine(plain, target, OF_PATH) === 0) {
+    const plain = target.charCodeAt(0) === SLASH ? ring.plainLine(next, authority, end, OF_HOST) : 0;
+    if (plain === 0 || ring.plainLine(plain, target, end, OF_PATH) === 0) {
       // What it has written may be a secret.
       ring.bytes.fill(0, next, end);
       const path = target === "" ? "" : (plainPath(target) ?? beginOf(pathOf(target)));

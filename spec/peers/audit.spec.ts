@@ -117,12 +117,15 @@ async function drains({ log }: Scene, { child, says, ended }: ReturnType<typeof 
 describe.each(Object.entries(NODES))("under the flags of audit --permission, on Node %s", (_release, node) => {
   it("the gateway serves, logs, reloads, reopens its log and drains, and a plugin module cannot read another file, not even one beside the access log", async () => {
     const set = await scene();
-    const flags = audited(node, "--permission", set.environment).trimEnd().split("\n");
-    const running = started([node, ...flags, PROGRAM], set.environment);
+    const environment = auditing(set);
+    const flags = audited(node, "--permission", environment).trimEnd().split("\n");
+    const running = started([node, ...flags, PROGRAM], environment);
     await lives(set, running);
     for (const each of ["/peek/0", "/peek/1"]) expect((await ask(`http://127.0.0.1:${set.port}${each}`))[0]).toBe(500);
     expect(await running.says("Access to this API has been restricted")).toMatch(/"plugin":"peek".*Access to this API has been restricted/);
     await drains(set, running);
+    expect(running.log()).not.toContain("audit log cannot");
+    expect(running.log()).not.toContain("it cannot be seen");
   });
 
   it.each([
@@ -167,7 +170,7 @@ describe("with SEAL", () => {
     ["workers", { WORKERS: "2" }, [], [false, false, false, false, false]],
   ])("and %s a plugin module loses what wider flags grant, and the gateway serves, reloads and drains", async (_what, more, wider, left) => {
     const set = await scene();
-    const environment = { ...set.environment, ...more };
+    const environment = { ...auditing(set), ...more };
     const flags = [...audited(NODE, "--permission", environment).trimEnd().split("\n"), "--allow-fs-read=/etc/passwd", `--allow-fs-read=${set.token}`, ...wider];
     /** Starts it under strace, which ends with it. */
     const traced = async (more: Record<string, string>) => {
@@ -214,6 +217,11 @@ describe("with SEAL", () => {
     expect(log()).toContain(`SEAL (--seal) ${message}`);
   });
 });
+
+/** With an audit log without which no request is served. */
+function auditing({ log, environment }: Scene): Record<string, string> {
+  return { ...environment, AUDIT_LOG: join(dirname(log), "audit.log"), AUDIT_FAIL: "closed" };
+}
 
 /** The system calls of a run that open files and use addresses. */
 function callsOf(trace: string) {
