@@ -3,7 +3,7 @@
  */
 import { messageOf } from "./api.ts";
 import { askingFor } from "./asking.ts";
-import { link, loading, section } from "./components.ts";
+import { field as fieldOf, link, loading, section } from "./components.ts";
 import { copy } from "./copy.ts";
 import { button, el, replace } from "./dom.ts";
 import { draft } from "./draft.ts";
@@ -41,7 +41,8 @@ function fileForm(frame: Frame, form: Form, shownIn: HTMLElement): HTMLElement {
   const place = fields.find(({ field }) => field.kind === "choice");
   if (place?.field.choices?.length === 0) return el("div", { class: "card empty" }, el("p", {}, `There is nothing to choose for “${place.field.label}”: `, link("#/edit", "write it in the editor"), "."));
   const problem = el("p", { class: "try__problem", role: "alert" });
-  const rows = fields.map(({ field: { label, hint }, input }) => el("div", { class: "field" }, el("label", { for: input.id }, label), input, hint !== undefined && el("p", { class: "field__hint", id: `${input.id}-hint` }, hint)));
+  const hintOf = (hint: string, { id }: HTMLElement) => el("p", { class: "field__hint", id: `${id}-hint` }, hint);
+  const rows = fields.map(({ field: { label, hint }, input }) => fieldOf(label, input, hint !== undefined && hintOf(hint, input)));
   const put = el("button", { type: "submit", class: "button button--primary" }, form.makesKey ? "Make the key" : "Put into the draft");
   return el("form", { class: "card stack form", onsubmit: (event: SubmitEvent) => void submit(event) }, ...rows, problem, el("div", { class: "toolbar" }, put, link("#/add", "Other forms")));
 
@@ -81,7 +82,7 @@ function keyShown(frame: Frame, key: string): HTMLElement {
   field.value = key;
   const hint = el("p", { class: "field__hint", id: "new-key-hint" }, "It is shown this once and stored nowhere: the draft has its SHA-256. It works once the draft is applied, where a plugin key_auth has “callers”: true.");
   const tools = el("div", { class: "toolbar" }, button("Copy", () => void copy(frame, key, "The key is copied.", field)), el("a", { class: "button button--primary", href: "#/apply" }, "Review and apply"));
-  return section("The key", el("div", { class: "card stack" }, el("div", { class: "field" }, el("label", { for: field.id }, "Key of the caller"), field, hint), tools));
+  return section("The key", el("div", { class: "card stack" }, fieldOf("Key of the caller", field, hint), tools));
 }
 
 /** 256 bits, in characters that every header and URL can carry. */

@@ -43,7 +43,8 @@ export interface ProxyConfig {
 export type Settings = Readonly<Record<string, string>>;
 
 /** Newer gateways have further codes. */
-export type Warning = Newer<Omit<OwnWarning, "code"> & Pick<Issue, "line" | "column">, "path" | "line" | "column" | "example" | "remedy"> & { readonly code: string };
+export type Warning = Newer<PlacedWarning, "path" | "line" | "column" | "example" | "remedy"> & { readonly code: string };
+type PlacedWarning = Omit<OwnWarning, "code"> & Pick<Issue, "line" | "column">;
 export type Reload = View<LastReload>;
 /** Older gateways send issues as lines. */
 export type Refusal = { readonly file?: string | null; readonly issues: readonly (Issue | string)[] };

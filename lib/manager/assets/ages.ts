@@ -19,5 +19,7 @@ export function timeUntil(iso: string): HTMLElement {
 
 export function updateAges(now: number): void {
   latest = now;
-  for (const node of document.querySelectorAll<HTMLTimeElement>("time.age")) setText(node, ("until" in node.dataset ? until : ago)(node.dateTime, now));
+  for (const node of document.querySelectorAll<HTMLTimeElement>("time.age")) {
+    setText(node, ("until" in node.dataset ? until : ago)(node.dateTime, now));
+  }
 }

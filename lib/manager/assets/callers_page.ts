@@ -3,7 +3,7 @@
  */
 import { ask, type CallersView, type ShownCaller } from "./api.ts";
 import { askingFor } from "./asking.ts";
-import { breakable, fixedBadge, link, loading } from "./components.ts";
+import { breakable, field, fixedBadge, link, loading, searchInput } from "./components.ts";
 import { el, replace, setText } from "./dom.ts";
 import { formLinks } from "./form_links.ts";
 import { number } from "./format.ts";
@@ -23,7 +23,7 @@ class CallersPage implements Page {
   readonly node = el("div", { class: "stack" });
   readonly #table: DataTable<ShownCaller>;
   readonly #count = el("p", { class: "muted", role: "status" });
-  readonly #input = el("input", { id: "search-callers", type: "search", autocomplete: "off", spellcheck: "false", value: viewIn(location.hash, "callers").query, oninput: () => this.#search() });
+  readonly #input = searchInput({ id: "search-callers", value: viewIn(location.hash, "callers").query, oninput: () => this.#search() });
   readonly #changes: Part;
   readonly #ask;
   #askedAt = 0;
@@ -70,7 +70,7 @@ class CallersPage implements Page {
   #show({ total, matching, callers }: CallersView): void {
     const left = matching - callers.length;
     setText(this.#count, `${number(matching)} of ${number(total)}${left > 0 ? `, the first ${number(callers.length)} are here` : ""}`);
-    const search = total > 0 && el("div", { class: "field" }, el("label", { for: this.#input.id }, "Search callers and groups"), this.#input);
+    const search = total > 0 && field("Search callers and groups", this.#input);
     const tools = el("div", { class: "toolbar toolbar--apart" }, search, total > 0 && this.#count, this.#changes.node);
     // The field that has the focus stays where it is.
     if (!this.#table.node.isConnected || this.#input.isConnected !== total > 0) replace(this.node, el("div", { class: "card stack" }, tools, this.#table.node));

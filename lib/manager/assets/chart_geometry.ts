@@ -49,30 +49,19 @@ export interface ChartArea {
 
 /** The `d` of one series' line. A single sample becomes a line of no length, which round ends show as a dot. */
 export function linePath(samples: readonly Sample[], series: number, plane: ChartArea): string {
-  return segments(samples, series, plane.gapMs)
-    .map((run) => {
-      const points = run.map(([at, value]) => `${short(plane.x(at))} ${short(plane.y(value))}`);
-      return `M${points.join("L")}${run.length === 1 ? `L${points[0]!}` : ""}`;
-    })
-    .join("");
+  return runsOf(samples, series, plane).map((points) => `M${points.join("L")}${points.length === 1 ? `L${points[0]!}` : ""}`).join("");
 }
 
 /** The `d` of the dots of samples that no line leads to. */
 export function dotsPath(samples: readonly Sample[], series: number, plane: ChartArea): string {
-  const single = segments(samples, series, plane.gapMs).filter((run) => run.length === 1).map(([point]) => `${short(plane.x(point![0]))} ${short(plane.y(point![1]))}`);
-  return single.map((point) => `M${point}L${point}`).join("");
+  return runsOf(samples, series, plane).filter(({ length }) => length === 1).map(([point]) => `M${point!}L${point!}`).join("");
 }
 
 /** The `d` of the area between the line and zero. */
 export function areaPath(samples: readonly Sample[], series: number, plane: ChartArea): string {
-  const ground = short(plane.y(0));
-  return segments(samples, series, plane.gapMs)
-    .filter((run) => run.length > 1)
-    .map((run) => {
-      const points = run.map(([at, value]) => `${short(plane.x(at))} ${short(plane.y(value))}`);
-      return `M${short(plane.x(run[0]![0]))} ${ground}L${points.join("L")}L${short(plane.x(run.at(-1)![0]))} ${ground}Z`;
-    })
-    .join("");
+  const runs = runsOf(samples, series, plane).filter(({ length }) => length > 1);
+  const below = (point: string) => `${point.split(" ")[0]!} ${short(plane.y(0))}`;
+  return runs.map((points) => `M${below(points[0]!)}L${points.join("L")}L${below(points.at(-1)!)}Z`).join("");
 }
 
 /** The index of the sample nearest to `at`; -1 where there is none. */
@@ -112,17 +101,15 @@ export function groupedByMinute(samples: readonly Sample[]): readonly { readonly
   return [...minutes].map(([at, list]) => ({ at, samples: list })).sort((a, b) => b.at - a.at);
 }
 
-function segments(samples: readonly Sample[], series: number, gapMs: number): readonly (readonly (readonly [number, number])[])[] {
-  const all: (readonly [number, number])[][] = [];
-  let run: (readonly [number, number])[] | null = null;
+/** The samples that are connected, each as "x y". */
+function runsOf(samples: readonly Sample[], series: number, { x, y, gapMs }: ChartArea): readonly (readonly string[])[] {
+  const all: string[][] = [];
+  let last = -Infinity;
   for (const { at, values } of samples) {
     const value = values[series] ?? null;
-    if (value === null) {
-      run = null;
-      continue;
-    }
-    if (run === null || at - run.at(-1)![0] > gapMs) all.push((run = []));
-    run.push([at, value]);
+    if (value !== null && at - last > gapMs) all.push([]);
+    if (value !== null) all.at(-1)!.push(`${short(x(at))} ${short(y(value))}`);
+    last = value === null ? -Infinity : at;
   }
   return all;
 }

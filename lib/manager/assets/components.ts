@@ -33,6 +33,24 @@ export function notice(tone: "good" | "warn" | "bad", title: string, text: Child
   return el("div", { class: `notice notice--${tone}` }, el("p", {}, el("strong", {}, title), " ", text), ...more);
 }
 
+/** A field of a form with its label; `below`: a hint, or what is wrong. */
+export function field(label: string, input: HTMLElement, ...below: readonly Child[]): HTMLElement {
+  return el("div", { class: "field" }, el("label", { for: input.id }, label), input, ...below);
+}
+
+/** `attributes`: `id`, `value`, listeners. */
+export function searchInput(attributes: NonNullable<Parameters<typeof el>[1]>): HTMLInputElement {
+  return el("input", { type: "search", autocomplete: "off", spellcheck: "false", ...attributes });
+}
+
+/** JSON to be copied: its rows are those of the text. */
+export function readOnlyJson(value: unknown, attributes: NonNullable<Parameters<typeof el>[1]>): HTMLTextAreaElement {
+  const text = JSON.stringify(value, null, 2);
+  const area = el("textarea", { class: "mono", readonly: true, rows: text.split("\n").length, spellcheck: "false", ...attributes });
+  area.value = text;
+  return area;
+}
+
 /** Shown before any state is known. */
 export function loading(what: string): HTMLElement {
   return el("div", { class: "empty", role: "status" }, el("p", {}, `Waiting for ${what}…`));

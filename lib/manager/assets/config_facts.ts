@@ -42,6 +42,6 @@ function testsText(tests: NonNullable<Status["tests"]> | null): string {
 
 /** "3 services, 1 route" */
 function countsText(counts: Status["counts"]): string {
-  const named = Object.entries(counts).map(([what, count]) => `${number(count)} ${(count === 1 ? what.replace(/s$/, "") : what).replaceAll("_", " ")}`);
-  return named.join(", ");
+  const noun = (what: string, count: number) => (count === 1 ? what.replace(/s$/, "") : what).replaceAll("_", " ");
+  return Object.entries(counts).map(([what, count]) => `${number(count)} ${noun(what, count)}`).join(", ");
 }

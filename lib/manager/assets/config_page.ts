@@ -189,8 +189,12 @@ function stateOf(status: Status): readonly Child[] {
   return [
     configFacts(status),
     last?.outcome === "refused" && el("div", { class: "notice notice--bad" }, el("p", {}, refused), issueList(last)),
-    change !== null && change.changes.length > 0 && el("details", { class: "more" }, el("summary", {}, "Last change, ", ageOf(change.at)), changeList(change.changes)),
+    change !== null && change.changes.length > 0 && el("details", { class: "more" }, ...lastChange(change)),
   ];
+}
+
+function lastChange({ at, changes }: NonNullable<Status["last_change"]>): readonly HTMLElement[] {
+  return [el("summary", {}, "Last change, ", ageOf(at)), changeList(changes)];
 }
 
 function settingsCard(frame: Frame): HTMLElement {

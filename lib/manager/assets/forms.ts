@@ -1,7 +1,7 @@
 /**
  * The forms for common changes: which fields each has, and what it puts where in the configuration.
  */
-import type { JsonPath } from "./json_text.ts";
+import { valueAt, type JsonPath } from "./json_text.ts";
 
 export interface Choice {
   readonly label: string;
@@ -98,7 +98,7 @@ function appended(file: unknown, list: JsonPath, value: unknown): { readonly pat
 }
 
 function listAt(value: unknown, path: JsonPath): readonly unknown[] {
-  const found = path.reduce<unknown>((inner, step) => (typeof inner === "object" && inner !== null && Object.hasOwn(inner, step) ? (inner as Record<string | number, unknown>)[step] : undefined), value);
+  const found = valueAt(value, path);
   return Array.isArray(found) ? found : [];
 }
 

@@ -1,9 +1,23 @@
 /**
- * Searches JSON.
+ * Looks into JSON, and searches it.
  */
 
 /** Member names and indices from the root. */
 export type JsonPath = readonly (string | number)[];
+
+export function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/** Undefined: there is none. */
+export function valueAt(root: unknown, path: JsonPath): unknown {
+  let value = root;
+  for (const step of path) {
+    if (typeof value !== "object" || value === null || !Object.hasOwn(value, step)) return undefined;
+    value = (value as Readonly<Record<string | number, unknown>>)[step];
+  }
+  return value;
+}
 
 /** Paths of values with `query` in their name or in their text, in document order, ignoring case. */
 export function occurrences(root: unknown, query: string): readonly JsonPath[] {

@@ -2,7 +2,7 @@
  * Shows JSON as a tree with a search. A level is created when it is first opened, so that large configurations stay fast.
  */
 import { el, replace } from "./dom.ts";
-import { cutAt, type JsonPath } from "./json_text.ts";
+import { cutAt, isRecord, valueAt, type JsonPath } from "./json_text.ts";
 
 /** Levels that are open initially: the root and its members. */
 const FIRST_OPEN = 2;
@@ -91,7 +91,7 @@ export class JsonView {
     return this.#keep(path, level);
   }
 
-  #fill(level: HTMLDetailsElement, path: JsonPath, members = membersOf(this.#at(path)) ?? []): void {
+  #fill(level: HTMLDetailsElement, path: JsonPath, members = membersOf(valueAt(this.#root, path)) ?? []): void {
     const inner = level.children[1]!;
     if (inner.hasChildNodes()) return;
     inner.append(...members.map(([member, value], i) => this.#valueNode([...path, member], value, i === members.length - 1)));
@@ -116,15 +116,11 @@ export class JsonView {
     this.#drawn.set(keyOf(path), element);
     return element;
   }
-
-  #at(path: JsonPath): unknown {
-    return path.reduce<unknown>((value, member) => (value as Readonly<Record<string | number, unknown>> | null | undefined)?.[member], this.#root);
-  }
 }
 
 function membersOf(value: unknown): readonly (readonly [string | number, unknown])[] | null {
   if (Array.isArray(value)) return value.map((item: unknown, i) => [i, item] as const);
-  return typeof value === "object" && value !== null ? Object.entries(value) : null;
+  return isRecord(value) ? Object.entries(value) : null;
 }
 
 /** The summary of a closed level: its name, or how many members it has. */

@@ -46,7 +46,8 @@ class Live {
 
 export let live = new Live(null);
 
-export function setLive(known: Known): void {
+/** Null: nothing, as after a sign-out. */
+export function setLive(known: Known | null): void {
   live = new Live(known);
 }
 

@@ -2,6 +2,7 @@
  * The login page: asks for the administrator's credentials, and explains why a login fails.
  */
 import { ApiError, ask, isSessionEnd, messageOf } from "./api.ts";
+import { field } from "./components.ts";
 import { el, replace, setPending, setText } from "./dom.ts";
 import type { Page } from "./page.ts";
 
@@ -152,7 +153,7 @@ function loginElements(notice: string | null) {
   const form = el(
     "form",
     { class: "login__form", novalidate: true },
-    el("div", { class: "field" }, el("label", { for: "login-user" }, "Name"), user),
+    field("Name", user),
     el("div", { class: "field" }, el("label", { for: "login-password" }, "Password"), el("div", { class: "login__password" }, password, reveal)),
     submit,
   );

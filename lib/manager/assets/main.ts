@@ -198,6 +198,7 @@ class App implements Frame {
     const { is, page } = this.#state;
     if (is === "signed out") return;
     this.#live.stop();
+    setLive(null);
     if (page !== null) this.#visits.leave();
     page?.close?.();
     this.#turn += 1;
@@ -300,13 +301,15 @@ async function opener(section: Pick<Section, "load" | "loadOne" | "names"> | nul
 }
 
 function notFoundPage(): Page {
-  const node = el("div", { class: "card empty" }, el("p", {}, "There is no page at this address."), el("p", {}, el("a", { href: "#/" }, "Go to the overview")));
-  return { title: "Page not found", node, update: () => {} };
+  return emptyPage("Page not found", "There is no page at this address.", el("a", { href: "#/" }, "Go to the overview"));
 }
 
 /** Its module does not arrive: the connection is lost, or the UI is now one of another version. */
 function unloadablePage(): Page {
-  const again = button("Reload", () => location.reload());
-  const node = el("div", { class: "card empty" }, el("p", {}, "This page could not be loaded. The management UI may have been updated or have ended."), el("p", {}, again));
-  return { title: "Page not loaded", node, update: () => {} };
+  const text = "This page could not be loaded. The management UI may have been updated or have ended.";
+  return emptyPage("Page not loaded", text, button("Reload", () => location.reload()));
+}
+
+function emptyPage(title: string, text: string, remedy: HTMLElement): Page {
+  return { title, node: el("div", { class: "card empty" }, el("p", {}, text), el("p", {}, remedy)), update: () => {} };
 }

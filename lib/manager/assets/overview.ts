@@ -8,9 +8,11 @@ import { ago, counted, listed, milliseconds, moment, number, percent, perSecond,
 import { hashFor } from "./url_hash.ts";
 import { clientErrorShare, errorShare, refusalsText, statusesText } from "./inventory.ts";
 import { CHARTS, samplesOf } from "./traffic_charts.ts";
+import { live } from "./live.ts";
 import type { Known, OpenPage } from "./page.ts";
-import { card, circuitLabel, fixedBadge, loading, stateBadge, upstreamLabel, type Badge } from "./components.ts";
+import { card, circuitLabel, fixedBadge, loading, setOptional, stateBadge, upstreamLabel } from "./components.ts";
 import { configFacts, shownOf } from "./config_facts.ts";
+import type { Part as Cell } from "./tables.ts";
 import { rankingCard } from "./ranking_view.ts";
 import { RANKINGS } from "./rankings.ts";
 import { problemsOf } from "./warning_groups.ts";
@@ -112,16 +114,15 @@ function healthCard(): Part<[Health | null]> {
   const list = el("ul", { class: "health" });
   const rest = el("p", { class: "muted" });
   const body = el("div", { class: "stack" }, loading("the health of the upstreams"));
-  /** By service and id: an element survives a change of state, and with it the focus. */
-  const badges = new Map<string, Badge>();
+  let rows: readonly Cell[] = [];
   const drawRows = whenChanged(
     (shown: readonly ServiceHealth[], more: number) => {
-      badges.clear();
-      replace(list, ...shown.map((service) => serviceRow(service, badges)));
+      rows = shown.map(serviceRow);
+      replace(list, ...rows.map(({ node }) => node));
       replace(rest, `and ${number(more)} more services: `, el("a", { href: "#/upstreams" }, "all upstreams"));
       replace(body, shown.length === 0 ? el("p", { class: "empty" }, "The configuration has no services yet.") : list, more > 0 && rest);
     },
-    (shown, more) => [more, shown.map(({ name, circuit_breaker, upstreams }) => [name, isBroken(circuit_breaker), upstreams.length, orderOf(upstreams).map(({ id, group }) => [id, group])])],
+    (shown, more) => [more, shown.map(({ name, upstreams }) => [name, upstreams.length, orderOf(upstreams).map(({ id, group }) => [id, group])])],
   );
   let last: Health | null = null;
   return {
@@ -134,36 +135,39 @@ function healthCard(): Part<[Health | null]> {
       const all = health.services.flatMap(({ upstreams }) => upstreams);
       setText(title, all.length === 0 ? "" : `${number(all.filter(({ usable }) => usable).length)} of ${number(all.length)} usable`);
       drawRows(shown, services.length - shown.length);
-      for (const service of shown) drawStates(service, badges);
+      for (const row of rows) row.refresh();
     },
   };
 }
 
-function serviceRow({ name, circuit_breaker: breaker, upstreams }: ServiceHealth, badges: Map<string, Badge>): HTMLElement {
-  const circuit = isBroken(breaker) ? keep(badges, keyOf(name, null)) : null;
+/** Its elements survive a change of state, and with them the focus. */
+function serviceRow({ name, upstreams }: ServiceHealth): Cell {
+  const circuit = stateBadge();
   const shown = orderOf(upstreams).map(({ id, host, port, group = null }) => {
-    const badge = keep(badges, keyOf(name, id));
-    return el("li", {}, el("a", { class: "health__upstream", href: hashFor("upstreams", name, id), title: `${host}:${port}` }, el("span", { class: "mono" }, id), group !== null && el("span", { class: "muted" }, group), badge.node));
+    const badge = stateBadge();
+    const texts = [el("span", { class: "mono" }, id), group !== null && el("span", { class: "muted" }, group)];
+    const place = { class: "health__upstream", href: hashFor("upstreams", name, id), title: `${host}:${port}` };
+    return { node: el("li", {}, el("a", place, ...texts, badge.node)), refresh: () => badge.set(upstreamLabel(live.upstream(name, id))) };
   });
   const more = upstreams.length - shown.length;
-  return el(
-    "li",
-    { class: "health__service" },
-    el("div", { class: "health__name" }, el("a", { href: hashFor("services", name) }, name), circuit === null ? null : el("div", {}, circuit.node)),
-    el("ul", { class: "health__upstreams" }, ...shown, more > 0 ? el("li", { class: "muted" }, `and ${more} more`) : null, upstreams.length === 0 ? el("li", { class: "muted" }, "no upstreams") : null),
-  );
-}
-
-function drawStates({ name, circuit_breaker: breaker, upstreams }: ServiceHealth, badges: ReadonlyMap<string, Badge>): void {
-  const circuit = circuitLabel(breaker);
-  if (circuit !== null) badges.get(keyOf(name, null))?.set(circuit);
-  for (const upstream of upstreams) badges.get(keyOf(name, upstream.id))?.set(upstreamLabel(upstream));
+  const rest = more > 0 ? `and ${more} more` : upstreams.length === 0 ? "no upstreams" : null;
+  const items = el("ul", { class: "health__upstreams" }, ...shown.map(({ node }) => node), rest !== null && el("li", { class: "muted" }, rest));
+  const head = el("div", { class: "health__name" }, el("a", { href: hashFor("services", name) }, name), el("div", {}, circuit.node));
+  return {
+    node: el("li", { class: "health__service" }, head, items),
+    refresh() {
+      const { circuit_breaker: breaker = null } = live.health(name) ?? {};
+      setOptional(circuit, isBroken(breaker) ? circuitLabel(breaker) : null);
+      for (const each of shown) each.refresh();
+    },
+  };
 }
 
 function reloadCard(): Part<[Status | null]> {
   const body = el("div", {}, loading("the state of the configuration"));
   const draw = whenChanged((status: Status) => {
-    const refused = el("p", { class: "notice notice--bad" }, "The file was refused; the gateway keeps its current configuration. ", el("a", { href: "#/config" }, "See its errors"));
+    const why = el("a", { href: "#/config" }, "See its errors");
+    const refused = el("p", { class: "notice notice--bad" }, "The file was refused; the gateway keeps its current configuration. ", why);
     replace(body, configFacts(status), status.last_reload?.outcome === "refused" && refused);
   }, shownOf);
   return { node: card("Configuration", el("a", { href: "#/config" }, "Details"), body), update: (status) => status !== null && draw(status) };
@@ -194,12 +198,6 @@ function certificateRow({ where, names, common_name: commonName, not_after: end 
   );
 }
 
-function keep(badges: Map<string, Badge>, key: string): Badge {
-  const badge = stateBadge();
-  badges.set(key, badge);
-  return badge;
-}
-
 /** The worst first if not all are drawn. */
 function orderOf(upstreams: readonly UpstreamHealth[]): readonly UpstreamHealth[] {
   if (upstreams.length <= MAX_UPSTREAMS) return upstreams;
@@ -213,11 +211,6 @@ function severity({ circuit_breaker: breaker, upstreams }: ServiceHealth): numbe
 /** A closed circuit breaker is the normal state and not shown. */
 function isBroken(breaker: ServiceHealth["circuit_breaker"]): boolean {
   return breaker !== null && breaker.state !== "closed";
-}
-
-/** The key of an upstream's badge; with `null`, of the circuit breaker's. */
-function keyOf(service: string, upstream: string | null): string {
-  return JSON.stringify([service, upstream]);
 }
 
 function durationText(seconds: number): string {

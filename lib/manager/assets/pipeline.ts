@@ -158,7 +158,8 @@ export class Pipeline {
 
   /** With what is decided before it. */
   #strategyStage({ service, strategy, config }: Plan): Stage {
-    const details = () => el("div", { class: "stack" }, el("p", {}, link(hashFor("services", service), `Service ${service}`)), config !== undefined && serviceSettings(config));
+    const place = el("p", {}, link(hashFor("services", service), `Service ${service}`));
+    const details = () => el("div", { class: "stack" }, place, config !== undefined && serviceSettings(config));
     const text = strategyText(config ?? { load_balancing_strategy: strategy });
     const stage = this.#stage("strategy", strategy, text, 0, "Load balancing", details, config === undefined ? [] : balancingNotes(config));
     stage.button.append(this.#circuit.node);

@@ -1,6 +1,7 @@
 /**
  * Flattens settings into lines of a name and a value. What is secret the gateway has masked.
  */
+import { isRecord } from "./json_text.ts";
 
 export interface SettingLine {
   /** "keys[0].id" */
@@ -29,20 +30,16 @@ export function summaryOf(settings: unknown, most = 3): string {
 function flatten(name: string, value: unknown, lines: SettingLine[]): void {
   if (Array.isArray(value)) {
     const items: readonly unknown[] = value;
-    if (items.some(isObject)) return items.forEach((item, i) => flatten(`${name}[${i}]`, item, lines));
+    if (items.some(isRecord)) return items.forEach((item, i) => flatten(`${name}[${i}]`, item, lines));
     return void lines.push({ name, value: items.length === 0 ? "none" : items.map(textOf).join(", ") });
   }
-  if (isObject(value)) {
+  if (isRecord(value)) {
     const members = Object.entries(value);
     if (members.length === 0 && name !== "") lines.push({ name, value: "none" });
     for (const [member, inner] of members) flatten(name === "" ? member : `${name}.${member}`, inner, lines);
     return;
   }
   if (name !== "") lines.push({ name, value: textOf(value) });
-}
-
-function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 function textOf(value: unknown): string {

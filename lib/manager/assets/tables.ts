@@ -2,6 +2,7 @@
  * A table with search and sorting, fast with thousands of rows: a row is created once, later only changed texts are written.
  */
 import type { Figures, TryFigures } from "./api.ts";
+import { field, searchInput } from "./components.ts";
 import { el, setText, type Child } from "./dom.ts";
 import { milliseconds, number, percent } from "./format.ts";
 import { clientErrorShare, errorShare, refusalsText } from "./inventory.ts";
@@ -258,7 +259,7 @@ export class DataTable<Row> {
 }
 
 function tableElements<Row>({ name, caption, nouns, columns, empty: emptyContent, searchable = true }: TableOptions<Row>) {
-  const input = el("input", { id: `search-${name}`, type: "search", autocomplete: "off", spellcheck: "false" });
+  const input = searchInput({ id: `search-${name}` });
   const count = el("p", { class: "muted data__count", role: "status" });
   const headers = columns.map((column) => {
     const sorter = el("button", { type: "button", class: "sort" }, column.title);
@@ -276,8 +277,7 @@ function tableElements<Row>({ name, caption, nouns, columns, empty: emptyContent
   const clear = el("button", { type: "button", class: "button button--quiet" }, "Clear the search");
   const nothing = el("div", { class: "empty" }, nothingText, clear);
   const empty = el("div", { class: "empty" }, emptyContent);
-  const label = el("label", { for: input.id }, `Search ${nouns[1]}`);
-  const toolbar = el("div", { class: "toolbar" }, el("div", { class: "field" }, label, input), count);
+  const toolbar = el("div", { class: "toolbar" }, field(`Search ${nouns[1]}`, input), count);
   const node = el("div", { class: "data" }, searchable && toolbar, wrap, more, nothing, empty);
   return { node, table, clear, input, count, body, wrap, more, nothingText, nothing, empty, toolbar, headers };
 }

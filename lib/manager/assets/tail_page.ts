@@ -2,7 +2,7 @@
  * The tail page: lines of the access log as requests end, with filters in the address. A hidden tab, and a page that pauses, reads nothing.
  */
 import type { AccessLine, TailBatch } from "./api.ts";
-import { link } from "./components.ts";
+import { field, link } from "./components.ts";
 import { button, el, replace, setText, type Child } from "./dom.ts";
 import { milliseconds, number } from "./format.ts";
 import { plainTable } from "./live_tables.ts";
@@ -36,7 +36,7 @@ export const page: OpenPage = () => {
   let counts = { matched: 0, shown: 0 };
   const given = queryIn(location.hash);
   const inputs = FILTERS.map(([name, , example]) => el("input", { id: `tail-${name}`, type: "text", autocomplete: "off", spellcheck: "false", value: given.get(name) ?? "", placeholder: example, oninput: () => later(FILTER_AFTER_MS) }));
-  const fields = FILTERS.map(([name, label], i) => el("div", { class: "field" }, el("label", { for: `tail-${name}` }, label), inputs[i]!));
+  const fields = FILTERS.map(([, label], i) => field(label, inputs[i]!));
   const pause = button("Pause", toggle, "", { "aria-pressed": "false" });
   const note = el("p", { class: "muted", role: "status" }, "Waiting for requests…");
   const table = plainTable("Requests that have ended, the newest first", COLUMNS);

@@ -2,6 +2,7 @@
  * Prepares results of tests for display: their order, and what was expected beside what was found.
  */
 import type { TestResult } from "./api.ts";
+import { isRecord, valueAt } from "./json_text.ts";
 
 /** One line of a comparison. */
 export interface Comparison {
@@ -21,8 +22,8 @@ export function failedFirst(tests: readonly TestResult[]): readonly TestResult[]
 export function comparisonsOf({ expected, found, differing = [] }: TestResult): readonly Comparison[] {
   return namesIn(expected).map(({ name, path }) => ({
     name,
-    expected: valueOf(at(expected, path)),
-    found: valueOf(at(found, path)),
+    expected: valueOf(valueAt(expected, path)),
+    found: valueOf(valueAt(found, path)),
     differs: differing.includes(name),
   }));
 }
@@ -53,18 +54,10 @@ function namesIn(expected: unknown): readonly { readonly name: string; readonly 
   });
 }
 
-function at(value: unknown, path: readonly string[]): unknown {
-  return path.reduce((inner, name) => (isRecord(inner) && Object.hasOwn(inner, name) ? inner[name] : undefined), value);
-}
-
 /** Text as it is, a pattern as "matches ^Key", and null as "none". */
 function valueOf(value: unknown): string {
   if (value === null || value === undefined) return "none";
   if (value === "") return '""';
   if (isRecord(value) && Object.keys(value).length === 1 && typeof value.matches === "string") return `matches ${value.matches}`;
   return typeof value === "string" ? value : JSON.stringify(value);
-}
-
-function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

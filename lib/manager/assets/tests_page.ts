@@ -4,9 +4,9 @@
 import { ageOf } from "./ages.ts";
 import { ApiError, ask, isSessionEnd, messageOf, type Status, type TestResult, type TestRun, type Validation } from "./api.ts";
 import { askingFor } from "./asking.ts";
-import { breakable, fixedBadge, loading, notice, olderGateway } from "./components.ts";
+import { breakable, field, fixedBadge, loading, notice, olderGateway, readOnlyJson, searchInput } from "./components.ts";
 import { copy } from "./copy.ts";
-import { button, el, replace, setText, whenChanged, type Child } from "./dom.ts";
+import { button, el, replace, setText, whenChanged } from "./dom.ts";
 import { counted, number } from "./format.ts";
 import type { Frame, Known, OpenPage, Page } from "./page.ts";
 import { countText, matches, viewIn } from "./table_rows.ts";
@@ -99,9 +99,10 @@ function testList(tests: readonly TestResult[]): HTMLElement {
   const items = failedFirst(tests).map((test, i) => ({ text: searchTextOf(test), node: null as HTMLElement | null, test, open: i < FIRST_OPEN && !test.passed }));
   const list = el("ol", { class: "tests" });
   const count = el("p", { class: "muted", role: "status" });
-  const input = el("input", { id: "search-tests", type: "search", autocomplete: "off", spellcheck: "false", value: viewIn(location.hash, "tests").query, oninput: draw, onchange: () => keepInAddress("tests", { query: input.value }) });
+  const onchange = () => keepInAddress("tests", { query: input.value });
+  const input = searchInput({ id: "search-tests", value: viewIn(location.hash, "tests").query, oninput: draw, onchange });
   const more = button("", showAll, "quiet");
-  const search = el("div", { class: "toolbar toolbar--apart" }, el("div", { class: "field" }, el("label", { for: input.id }, "Search tests"), input), count);
+  const search = el("div", { class: "toolbar toolbar--apart" }, field("Search tests", input), count);
   let all = false;
   draw();
   return el("div", { class: "card stack" }, tests.length > MAX_WITHOUT_SEARCH && search, list, more);
@@ -154,18 +155,14 @@ function cell(text: string): HTMLElement {
 }
 
 function noTests(frame: Frame): HTMLElement {
-  const text = JSON.stringify({ tests: [EXAMPLE_TEST] }, null, 2);
-  const field = el("textarea", { id: "test-example", class: "mono", readonly: true, rows: text.split("\n").length, spellcheck: "false" });
-  field.value = text;
-  const what: readonly Child[] = [
-    "A test names a request and what has to become of it. All tests run at the start and before each reload, without any upstream: if one fails, the current configuration stays in force.",
-  ];
+  const example = readOnlyJson({ tests: [EXAMPLE_TEST] }, { id: "test-example" });
+  const what = "A test names a request and what has to become of it. All tests run at the start and before each reload, without any upstream: if one fails, the current configuration stays in force.";
   return el(
     "div",
     { class: "card stack" },
     el("p", {}, el("strong", {}, "The configuration has no tests.")),
-    el("p", {}, ...what),
-    el("div", { class: "field" }, el("label", { for: field.id }, "A test in the configuration file"), field),
-    el("div", { class: "toolbar" }, button("Copy", () => void copy(frame, text, "Copied.", field)), el("a", { href: "#/try" }, "Try it"), el("span", { class: "muted" }, "writes a test from a request.")),
+    el("p", {}, what),
+    field("A test in the configuration file", example),
+    el("div", { class: "toolbar" }, button("Copy", () => void copy(frame, example.value, "Copied.", example)), el("a", { href: "#/try" }, "Try it"), el("span", { class: "muted" }, "writes a test from a request.")),
   );
 }

@@ -2,41 +2,34 @@
  * Applies the light, dark or system theme, and stores the choice.
  */
 
-export type Theme = "system" | "light" | "dark";
+const THEMES = ["system", "light", "dark"] as const;
+export type Theme = (typeof THEMES)[number];
 
 const KEY = "edge-gateway-theme";
-const NEXT: Readonly<Record<Theme, Theme>> = { system: "light", light: "dark", dark: "system" };
 
 /** Applies and returns the stored choice. */
 export function restoreTheme(): Theme {
-  const theme = stored();
-  show(theme);
-  return theme;
+  try {
+    const stored = localStorage.getItem(KEY);
+    return applied(THEMES.find((each) => each === stored) ?? "system");
+  } catch {
+    return applied("system");
+  }
 }
 
 /** Applies and stores the theme after `theme`. */
 export function nextTheme(theme: Theme): Theme {
-  const next = NEXT[theme];
-  show(next);
+  const next = THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length]!;
   try {
-    if (next === "system") localStorage.removeItem(KEY);
-    else localStorage.setItem(KEY, next);
+    localStorage.setItem(KEY, next);
   } catch {
     // Storage is disabled: the choice lasts as long as the page.
   }
-  return next;
+  return applied(next);
 }
 
-function stored(): Theme {
-  try {
-    const value = localStorage.getItem(KEY);
-    return value === "light" || value === "dark" ? value : "system";
-  } catch {
-    return "system";
-  }
-}
-
-function show(theme: Theme): void {
-  if (theme === "system") delete document.documentElement.dataset.theme;
-  else document.documentElement.dataset.theme = theme;
+/** The styles know "light" and "dark". */
+function applied(theme: Theme): Theme {
+  document.documentElement.dataset.theme = theme;
+  return theme;
 }

@@ -8,13 +8,14 @@ import { number } from "./format.ts";
 import { hashFor, queryIn } from "./url_hash.ts";
 import { live } from "./live.ts";
 import type { Frame, OpenPage, Page, Shown } from "./page.ts";
-import { breakable, factList, link, listOf, notice, olderGateway, section } from "./components.ts";
+import { breakable, factList, field, link, listOf, notice, olderGateway, readOnlyJson, section } from "./components.ts";
 import { copy } from "./copy.ts";
 import { Pipeline } from "./pipeline.ts";
 import { testOf } from "./test_json.ts";
 import { readTryForm, type FieldError, type TryInput } from "./try_form.ts";
 
 const FIELDS = ["method", "url", "headers", "clientIp", "body"] as const;
+const HEADERS_HINT = "One per line, as “Name: value”; cookies as “Cookie: name=value”. Host selects among services that are restricted to host names.";
 const METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 /** Candidates that are listed; further ones are only counted. */
 const MAX_CANDIDATES = 100;
@@ -127,58 +128,41 @@ class TryPage implements Page {
 }
 
 function tryForm() {
-  const method = el("input", {
-    ...{ id: "try-method", name: "method", list: "try-methods", autocomplete: "off", autocapitalize: "characters", spellcheck: "false" },
-    ...{ required: true, "aria-describedby": "try-method-problem" },
-  });
-  const url = el("input", {
-    ...{ id: "try-url", name: "url", class: "mono", autocomplete: "off", spellcheck: "false", placeholder: "/shop/items/7?page=2" },
-    ...{ required: true, "aria-describedby": "try-url-problem" },
-  });
-  const headers = el("textarea", {
-    ...{ id: "try-headers", name: "headers", class: "mono", rows: 4, autocomplete: "off", spellcheck: "false", placeholder: "Host: api.example.com" },
-    ...{ "aria-describedby": "try-headers-hint try-headers-problem" },
-  });
-  const clientIp = el("input", {
-    ...{ id: "try-client", name: "client_ip", class: "mono", autocomplete: "off", spellcheck: "false", placeholder: "127.0.0.1" },
-    ...{ "aria-describedby": "try-clientIp-problem" },
-  });
-  const body = el("textarea", { id: "try-body", name: "body", class: "mono", rows: 4, autocomplete: "off", spellcheck: "false", "aria-describedby": "try-body-problem" });
-  const errors = { method: errorNode("method"), url: errorNode("url"), headers: errorNode("headers"), clientIp: errorNode("clientIp"), body: errorNode("body") };
+  const plain = { autocomplete: "off", spellcheck: "false" };
+  const inputs = {
+    method: el("input", { ...plain, list: "try-methods", autocapitalize: "characters", required: true }),
+    url: el("input", { ...plain, class: "mono", placeholder: "/shop/items/7?page=2", required: true }),
+    headers: el("textarea", { ...plain, class: "mono", rows: 4, placeholder: "Host: api.example.com" }),
+    clientIp: el("input", { ...plain, class: "mono", placeholder: "127.0.0.1" }),
+    body: el("textarea", { ...plain, class: "mono", rows: 4 }),
+  };
+  const hint = el("p", { class: "field__hint", id: "try-headers-hint" }, HEADERS_HINT);
+  const problem = (name: keyof TryInput) => el("p", { class: "try__problem", id: `try-${name}-problem`, role: "alert" });
+  const errors = { method: problem("method"), url: problem("url"), headers: problem("headers"), clientIp: problem("clientIp"), body: problem("body") };
+  const fieldOf = (name: keyof TryInput, label: string): HTMLElement => {
+    const input = inputs[name];
+    const above = name === "headers" && hint;
+    [input.id, input.name] = [`try-${name}`, name];
+    input.setAttribute("aria-describedby", `${above ? `${hint.id} ` : ""}${errors[name].id}`);
+    return field(label, input, above, errors[name]);
+  };
   const send = el("button", { type: "submit", class: "button button--primary" }, "Explain");
-  const hint = "One per line, as “Name: value”; cookies as “Cookie: name=value”. Host selects among services that are restricted to host names.";
   const node = el(
     "form",
     { class: "card try", novalidate: true },
-    el("div", { class: "field try__method" }, el("label", { for: method.id }, "Method"), method, errors.method),
-    el("div", { class: "field try__url" }, el("label", { for: url.id }, "Path and query"), url, errors.url),
-    el(
-      "div",
-      { class: "try__texts" },
-      el(
-        "div",
-        { class: "field" },
-        el("label", { for: headers.id }, "Headers"),
-        headers,
-        el("p", { class: "field__hint", id: "try-headers-hint" }, hint),
-        errors.headers,
-      ),
-      el("div", { class: "field" }, el("label", { for: body.id }, "Body"), body, errors.body),
-    ),
-    el("div", { class: "field try__client" }, el("label", { for: clientIp.id }, "Client IP"), clientIp, errors.clientIp),
+    fieldOf("method", "Method"),
+    fieldOf("url", "Path and query"),
+    el("div", { class: "try__texts" }, fieldOf("headers", "Headers"), fieldOf("body", "Body")),
+    el("div", { class: "try__client" }, fieldOf("clientIp", "Client IP")),
     el("div", { class: "toolbar try__send" }, send, el("p", { class: "muted" }, "Nothing is forwarded: the gateway only explains what it would do.")),
     el("datalist", { id: "try-methods" }, ...METHODS.map((value) => el("option", { value }))),
   );
-  return { node, method, url, headers, clientIp, body, errors, send };
+  return { ...inputs, node, errors, send };
 }
 
 /** Headers and body are left out: they may contain secrets. */
 function keepInAddress({ method, url }: ExplainRequest): void {
   history.replaceState(history.state, "", `#/try?${new URLSearchParams({ method, url })}`);
-}
-
-function errorNode(field: string): HTMLElement {
-  return el("p", { class: "try__problem", id: `try-${field}-problem`, role: "alert" });
 }
 
 function outcomeNotice({ outcome, status, code, reasons, service, route, path, open, answer }: Explanation): HTMLElement {
@@ -221,10 +205,9 @@ function candidateList({ candidates = [], service: taken, route: takenRoute }: E
 
 /** A button that copies the request as a test, and shows the copy. */
 function testCard(request: ExplainRequest, explanation: Explanation, frame: Frame): HTMLElement {
-  const text = JSON.stringify(testOf(request, explanation), null, 2);
-  const field = el("textarea", { id: "try-test", class: "mono", readonly: true, rows: text.split("\n").length, spellcheck: "false", "aria-describedby": "try-test-hint" });
-  field.value = text;
-  const shown = el("div", { class: "field", hidden: true }, el("label", { for: field.id }, "Test as JSON"), field);
+  const test = readOnlyJson(testOf(request, explanation), { id: "try-test", "aria-describedby": "try-test-hint" });
+  const shown = field("Test as JSON", test);
+  shown.hidden = true;
   const hints = [
     "Goes into “tests” of the configuration file, or into a file of “test_files”. It holds headers and body as entered, secrets included.",
     explanation.open ? "It expects no status, since not every plugin has decided. Answers of other machines go into “answers” of the test." : "",
@@ -234,7 +217,7 @@ function testCard(request: ExplainRequest, explanation: Explanation, frame: Fram
 
   async function showAndCopy(): Promise<void> {
     shown.hidden = false;
-    await copy(frame, text, "Copied as a test.", field);
+    await copy(frame, test.value, "Copied as a test.", test);
   }
 }
 

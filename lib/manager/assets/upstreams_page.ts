@@ -26,7 +26,8 @@ export interface UpstreamRow {
 
 export const page: OpenPage = () => {
   const note = el("p", { class: "muted" }, "Share is an upstream's part of the traffic of its service; without traffic, it follows from splits and weights.");
-  return listPage({ title: "Upstreams", table: upstreamTable({ searchable: true }), rowsOf: ({ services }) => upstreamRows(services), shown: "busy", below: note });
+  const table = upstreamTable({ searchable: true });
+  return listPage({ title: "Upstreams", table, rowsOf: ({ services }) => upstreamRows(services), shown: "busy", below: note });
 };
 
 export function upstreamRows(services: readonly ServiceConfig[]): readonly UpstreamRow[] {
@@ -135,7 +136,8 @@ function upstreamDetail(row: UpstreamRow, frame: Frame): Detail {
   const isCanary = group !== undefined && service.split?.some((split) => split.group === group) === true;
   const changes = formLinks(frame, ...(isCanary ? [["Change the share", "share", service.name, group] as const] : []));
   const state = el("div", { class: "card" });
-  const drawState = whenChanged((current: StateTimes, share: string) => replace(state, factList([...stateFacts(current), ["Share", share]])), (...shown) => shown);
+  const draw = (current: StateTimes, share: string) => replace(state, factList([...stateFacts(current), ["Share", share]]));
+  const drawState = whenChanged(draw, (...shown) => shown);
   const configuration = factList([
     ["Service", link(hashFor("services", service.name), service.name)],
     ["Address", el("span", { class: "mono" }, addressOf(upstream))],
