@@ -2,7 +2,7 @@
 import { describe, expect, it } from "vitest";
 import type { ConfigInput } from "../../lib/config/model.ts";
 import { soon, type Locator, type Page } from "./browser.ts";
-import { allFaultsOf, heading, openOverview, replaced, resized, shareGateway, until, upstream } from "./manager_pages.ts";
+import { allFaultsOf, heading, loaded, openOverview, replaced, resized, shareGateway, until, upstream } from "./manager_pages.ts";
 
 const shared = shareGateway();
 
@@ -128,7 +128,7 @@ describe("secrets", () => {
     for (const [hash, title] of [["", "Overview"], ["services/shop", "Service shop"], ["routes/shop/closed", "Route closed"], ["plugins", "Plugins"], ["config", "Configuration"]] as const) {
       await page.goto(`${managerUrl}#/${hash}`);
       await heading(page, title);
-      await until(page, '!/Waiting for/.test(document.querySelector("main").innerText)');
+      await loaded(page);
       expect([hash, (await page.content()).includes("under-the-mat")]).toEqual([hash, false]);
     }
     await page.getByRole("button", { name: "Show secrets" }).click();

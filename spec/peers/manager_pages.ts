@@ -154,6 +154,11 @@ export async function until(page: Page, expression: string): Promise<void> {
   await expect.poll(() => page.evaluate(expression), { interval: 50 }).toBe(true);
 }
 
+/** Resolves once the page has what it asks for when it is opened. Charts without any step yet, of which one takes ten seconds, are not waited for. */
+export function loaded(page: Page): Promise<void> {
+  return until(page, '!/Waiting for .*…/.test(document.querySelector("main").innerText)');
+}
+
 /** Resolves once the page is laid out for a window of this width: it learns of it later than the browser that is told, and its tables a frame later. */
 export async function resized(page: Page, width: number): Promise<void> {
   await page.setViewportSize({ width, height: 900 });

@@ -9,7 +9,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { fileWith } from "../support/process.ts";
 import { signed, signingKeys } from "../support/signing_keys.ts";
 import { soon, visit, visitIn, type Page } from "./browser.ts";
-import { allFaultsOf, endSession, heading, openOverview, shareGateway, signIn, until, upstream } from "./manager_pages.ts";
+import { allFaultsOf, endSession, heading, loaded, openOverview, shareGateway, signIn, until, upstream } from "./manager_pages.ts";
 import { apply, draftRoute, goTo, openWriting, shows, textOf, withRoute, written, type OpenWriting } from "./manager_writing.ts";
 
 const VIEWER = { ADMIN_VIEWER_USER: "eve", ADMIN_VIEWER_PASSWORD: "only-looking" };
@@ -65,7 +65,7 @@ describe("a configuration whose every text is markup", () => {
     const look = async (pages: typeof PAGES) => {
       for (const [hash, title] of pages) {
         await goTo(page, `#/${hash}`, title);
-        if (!hash.startsWith("tail")) await until(page, '!/Waiting for/.test(document.querySelector("main").innerText)');
+        if (!hash.startsWith("tail")) await loaded(page);
         await isClean();
       }
     };
