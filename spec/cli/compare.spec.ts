@@ -65,7 +65,8 @@ const CONFIG = {
       plugins: [{ name: "basic_auth", config: { users: [{ username: "eve", password: HASH }, { username: "ada", password: PASSWORD }] } }],
     },
   ],
-  tests: [{ name: "no key", request: { url: "/shop/items/7" }, expect: { status: 401 } }],
+  // A line of text ends at U+2028 for some readers.
+  tests: [{ name: "no key", request: { url: "/shop/items/7" }, expect: { status: 401 } }, { name: "a\u2028b", request: { url: "/nowhere" }, expect: { status: 404 } }],
 };
 
 describe("compare", { timeout: 60_000 }, () => {

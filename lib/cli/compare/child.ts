@@ -114,7 +114,7 @@ function byName(list: readonly string[]): Record<string, string> {
   return values;
 }
 
-/** In one line: Node's readline ends them at U+2028, too. Not to standard output, to which the version may write. */
+/** In one line: readline of Node 24 ends one at U+2028, too. Not to standard output, to which the version may write. */
 function say(value: VersionReport | VersionAnswer): void {
   let rest = Buffer.from(`${JSON.stringify(value).replace(/[\u2028\u2029]/g, " ")}\n`);
   while (rest.length > 0) rest = rest.subarray(writeSync(3, rest));
