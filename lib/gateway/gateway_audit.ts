@@ -43,6 +43,8 @@ export class GatewayAudit {
   readonly sink: AuditSink;
   /** The plugin that got a request last. */
   readonly #plugins = new WeakMap<Call, string>();
+  /** Resolves when all batches of workers so far are answered. */
+  #answered: Promise<void> = Promise.resolve();
   /** Wraps the middleware of every plugin; undefined: none has to be. */
   readonly observed: ((plugin: PluginPlace, middleware: Middleware) => Middleware) | undefined;
 
@@ -70,7 +72,9 @@ export class GatewayAudit {
   /** Events of a worker, which learns when they are written, or that they cannot be; its successor does not. */
   receive({ events, lost }: { readonly events: readonly AuditEvent[]; readonly lost: number }, worker: Pick<Worker, "postMessage">): void {
     this.sink.addEvents!(events, lost);
-    void this.sink.written().then((isWritten) => worker.postMessage({ type: "audited", isWritten }));
+    const written = this.sink.written();
+    // It takes an answer for that to its oldest batch, and a loss is known before a write has ended.
+    this.#answered = this.#answered.then(async () => worker.postMessage({ type: "audited", isWritten: await written }));
   }
 
   /** Whether no traffic is let through. */

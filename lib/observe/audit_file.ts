@@ -1,7 +1,8 @@
 /**
  * Opens the file of an audit log, and finds the end of the chain in it.
  */
-import { closeSync, constants, fchmodSync, fstatSync, readSync } from "node:fs";
+import { closeSync, constants, fchmodSync, fstat, fstatSync, read, readSync } from "node:fs";
+import { promisify } from "node:util";
 import { LINE_FEED, MAX_LINE_BYTES, type Chain } from "../base/audit_chain.ts";
 import { openRegularFile } from "../base/regular_file.ts";
 import { whyUnwritable } from "./log_file.ts";
@@ -56,6 +57,22 @@ function followFile(fd: number, chain: Chain): boolean {
   const isBegun = isCut && !end.includes(LINE_FEED) && BEGINNING.startsWith(end.toString("latin1", 0, BEGINNING.length));
   if (chain.seq === 0 && size > 0 && !isBegun) throw new Error("it has something else than an audit log: name another file");
   return isCut;
+}
+
+/** How many of these bytes, of which the first line is in no file so far, are the end of the file; 0 where it cannot be read. */
+export async function landedAt(fd: number, bytes: Buffer): Promise<number> {
+  try {
+    const { size } = await promisify(fstat)(fd);
+    const room = Buffer.alloc(Math.min(size, bytes.length));
+    const { bytesRead } = await promisify(read)(fd, room, 0, room.length, size - room.length);
+    const end = room.subarray(0, bytesRead);
+    for (let at = end.indexOf(bytes[0]!); at >= 0; at = end.indexOf(bytes[0]!, at + 1)) {
+      if (bytes.compare(end, at, end.length, 0, end.length - at) === 0) return end.length - at;
+    }
+  } catch {
+    // The disk is gone.
+  }
+  return 0;
 }
 
 /** Whether both lead to one file. */

@@ -10,7 +10,7 @@ import { waitAtMost, type Clock, type Timer } from "../base/clock.ts";
 import { ignore, messageOf } from "../base/errors.ts";
 import { jsonText, type Log } from "../base/log.ts";
 import { StateFolder, StateProblem } from "../base/state_folder.ts";
-import { isSameFile, openAuditFile, type AuditFile } from "./audit_file.ts";
+import { isSameFile, landedAt, openAuditFile, type AuditFile } from "./audit_file.ts";
 
 /** Events wait this long for others, and each batch for the disk. Somebody may wait for them with "closed". */
 const HOLD_MS = { open: 100, closed: 2 };
@@ -20,6 +20,8 @@ export const MAX_WAIT_MS = 1_000;
 const RETRY_MS = 1_000;
 /** Events wait while the disk is slow, up to this many characters; further ones are lost. */
 const MAX_HELD = 8 * 1024 * 1024;
+/** Of refusals. Whoever sends requests makes as many of them as he likes: they leave room for the others. */
+const MAX_HELD_REFUSALS = 7 * 1024 * 1024;
 const MAX_BATCH = 4_000;
 /** Of a text in an event. */
 const MAX_TEXT = 256;
@@ -107,7 +109,7 @@ export class AuditLog {
     this.#lost += lost;
     for (const each of events) {
       const length = lengthOf(each);
-      if (this.#held + length > MAX_HELD || this.#state === "ended") {
+      if (this.#held + length > (each.event === "request_refused" ? MAX_HELD_REFUSALS : MAX_HELD) || this.#state === "ended") {
         this.#lost++;
         continue;
       }
@@ -243,6 +245,10 @@ export class AuditLog {
     let from = 0;
     try {
       while (from < bytes.length) from += await this.#disk(file.fd, bytes, from);
+    } catch (error) {
+      // The file has grown, and only the disk has not: a number must not be given twice.
+      from = Math.max(from, await landedAt(file.fd, bytes));
+      throw error;
     } finally {
       if (from > 0) file.isCut = this.#chain.followEnd(bytes.subarray(0, from));
       batch.splice(0, this.#chain.seq - seq);

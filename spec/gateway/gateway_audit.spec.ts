@@ -132,4 +132,17 @@ describe("the events of a worker", () => {
     events.flush();
     expect(sent.map((each) => [each.events.length, each.lost])).toEqual([[10_000, 3], [1, 0]]);
   });
+
+  it("are answered in their order, although a loss is known at once and the disk takes its time", async () => {
+    const answers = [new Promise<boolean>((resolve) => setImmediate(resolve, true)), Promise.resolve(false)];
+    const sink = { add() {}, addEvents() {}, written: () => answers.shift()! };
+    const audit = new GatewayAudit({ fail: "closed", refusals: true, failing: new Int32Array(1) }, sink);
+    const said: unknown[] = [];
+    const answered = new Promise<void>((resolve) => {
+      const postMessage = (message: unknown) => void (said.push(message) === 2 && resolve());
+      for (const lost of [0, 1]) audit.receive({ events: [], lost }, { postMessage });
+    });
+    await answered;
+    expect(said).toEqual([true, false].map((isWritten) => ({ type: "audited", isWritten })));
+  });
 });

@@ -206,6 +206,9 @@ async function until(holds: () => boolean): Promise<void> {
 /** Its timers run at once. */
 const HASTY: Clock = { ...systemClock, after: (_ms, run) => systemClock.after(0, run) };
 
+/** The same, but for a second: a log whose disk is slow at this moment fails as well. */
+const PATIENT: Clock = { ...systemClock, after: (ms, run) => systemClock.after(ms === 1_000 ? ms : 0, run) };
+
 /** A disk of its own with room for 64 KiB; null: it needs Linux, and the right to mount. */
 const TINY_DISK = (() => {
   const folder = mkdtempSync(join(tmpdir(), "edge-gateway-disk-"));
@@ -222,7 +225,7 @@ afterAll(() => {
 describe("the audit log on a full disk", () => {
   it.skipIf(TINY_DISK === null).each(["open", "closed"] as const)("of the system goes on once there is room, with %s (skipped without the right to mount)", async (fail) => {
     const [path, filler] = [join(TINY_DISK!, `${fail}.log`), join(TINY_DISK!, "filler")];
-    const log = await opened(path, { fail, clock: { ...HASTY, after: (ms, run) => systemClock.after(ms === 1_000 ? 5 : 0, run) } });
+    const log = await opened(path, { fail, clock: PATIENT });
     log.add("start", {});
     await until(() => existsSync(path) && readFileSync(path).length > 0);
     expect(() => writeFileSync(filler, Buffer.alloc(100_000))).toThrow(/ENOSPC/);
@@ -265,6 +268,29 @@ describe("the audit log on a full disk", () => {
     expect(textsOf(path).flatMap((text) => (chainedLine(Buffer.from(text)) === null ? [] : [(JSON.parse(text) as { i: number }).i]))).toEqual([0, 1, 2, 3, 4]);
   });
 
+  it.each([["open", Infinity], ["closed", Infinity], ["open", 400], ["closed", 400], ["open", 1], ["closed", 1]] as const)("with %s gives no number and no event twice where %d bytes are in the file although their write has failed, as with O_DSYNC", async (fail, most) => {
+    const path = pathIn();
+    let isBroken = false;
+    const disk: Disk = async (fd, bytes, from) => {
+      if (!isBroken) return SYSTEM(fd, bytes, from);
+      await SYSTEM(fd, bytes.subarray(0, from + most), from);
+      throw new Error("EIO: i/o error, write");
+    };
+    const log = await opened(path, { disk, fail, clock: PATIENT });
+    log.add("start", {});
+    await until(() => existsSync(path) && readFileSync(path).length > 0);
+    isBroken = true;
+    for (let i = 0; i < 5; i++) log.add("login", { user: '{"seq":', i });
+    await until(() => log.isFailing);
+    isBroken = false;
+    log.add("stop", {});
+    await log.close();
+    const lines = textsOf(path).flatMap((text) => (chainedLine(Buffer.from(text)) === null ? [] : [JSON.parse(text) as Line & { i?: number; lost?: number }]));
+    const lost = lines.reduce((sum, line) => sum + (line.lost ?? 0), 0);
+    expect([isWhole(path), new Set(lines.map(({ i, event }) => i ?? event)).size, lines.length + lost]).toEqual([true, lines.length, 7]);
+    if (fail === "closed" || most === Infinity) expect(lost).toBe(0);
+  });
+
   it("with closed fails while a write takes longer than a second, and no longer once it is over", async () => {
     let go = () => {};
     const slow = new Promise<void>((resolve) => (go = resolve));
@@ -290,5 +316,16 @@ describe("the audit log on a full disk", () => {
     const lines = linesOf(path);
     expect(lines.length).toBe(Math.floor((8 * 1024 * 1024) / (event.event.length + event.fields.length)));
     expect(lines[0]).toMatchObject({ lost: 1_007 - lines.length });
+  });
+
+  it("has room for other events while refusals fill theirs", async () => {
+    const path = pathIn();
+    const log = await opened(path, { clock: HASTY });
+    const refusal = { time: "", event: "request_refused", fields: `"text":"${"x".repeat(10_000)}"` };
+    log.addEvents(Array.from({ length: 1_000 }, () => refusal), 0);
+    log.add("login", {});
+    await log.close();
+    const lines = linesOf(path);
+    expect([lines.at(-1)!.event, lines[0]!.lost]).toEqual(["login", 1_001 - lines.length]);
   });
 });
