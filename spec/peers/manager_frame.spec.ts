@@ -123,6 +123,37 @@ describe("the page Tests", () => {
     await page.getByText("The file as it is now: 1 passed, 0 failed.").waitFor();
     expect(await allFaultsOf(page)).toEqual([]);
   });
+
+  it("runs one test again, shows what it expected and found, and fills in the page Try it, with no secret in the address", async () => {
+    const request = { url: "/shop/list?api_key=hush-hush", headers: { "X-Api-Key": "hush-hush" }, times: 2 };
+    const config = (status: 200 | 201) => shop([port], { tests: [{ name: "the list is open", request, expect: { status } }] });
+    const { port } = await upstream();
+    const { page, file, managerUrl } = await shared.openOverview(config(200));
+    await page.goto(`${managerUrl}#/tests`);
+    await page.locator("summary").filter({ hasText: "the list is open" }).click();
+    const test = page.locator("li details.test");
+    await test.getByText("Line 1", { exact: true }).waitFor();
+    await test.getByRole("button", { name: "Run again" }).click();
+    await test.getByText("It passes with the file as it is now.").waitFor();
+    replaced(file, JSON.stringify(config(201)));
+    // The watcher of the file refuses it, and the list is drawn again.
+    await page.getByText("1 of 1 tests failed.").waitFor();
+    await test.getByRole("button", { name: "Run again" }).click();
+    await test.getByText("It fails with the file as it is now.").waitFor();
+    expect(await allFaultsOf(page)).toEqual([]);
+    replaced(file, JSON.stringify(config(200)));
+    await page.getByText("1 test passed.").waitFor();
+    await page.locator("summary").filter({ hasText: "the list is open" }).click();
+    await test.getByRole("link", { name: "Try it" }).click();
+    await heading(page, "Try it");
+    await page.getByText("The test sends it 2 times: here it is explained once.").waitFor();
+    await soon(() => page.getByLabel("Headers").inputValue()).toBe("X-Api-Key: hush-hush");
+    await page.getByRole("button", { name: "Explain" }).click();
+    await page.getByText("Handled by").waitFor();
+    expect(await page.evaluate("location.hash")).toBe("#/try?test=the+list+is+open");
+    expect(await page.getByLabel("Path and query").inputValue()).toBe("/shop/list?api_key=hush-hush");
+    expect(await allFaultsOf(page)).toEqual([]);
+  });
 });
 
 describe("a page whose module does not arrive", () => {

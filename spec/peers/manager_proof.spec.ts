@@ -1,10 +1,11 @@
 /** The proof of a configuration as people meet it in the management UI: warnings, tests, and what a request would meet. */
+import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import type { ConfigInput } from "../../lib/config/model.ts";
 import { soon, type Page } from "./browser.ts";
 import { allFaultsOf, heading, replaced, shareGateway, upstream } from "./manager_pages.ts";
 
-const shared = shareGateway();
+const shared = shareGateway({ ADMIN_WRITE: "true" });
 
 const KEY = { name: "key_auth", config: { key: "under-the-mat" } };
 
@@ -37,7 +38,7 @@ async function watchClipboard(page: Page, clipboard: "there" | "missing"): Promi
 
 describe("warnings", () => {
   it("are shown on the overview, and beside the route and the service that they are about, with the remedy", async () => {
-    const { page, errors } = await shared.openOverview(shop((await upstream()).port));
+    const { page, file, errors } = await shared.openOverview(JSON.stringify(shop((await upstream()).port), null, 2));
     const warning = page.locator("li").filter({ hasText: "limit_by_any_header" });
     await warning.filter({ hasText: "X-Tenant" }).waitFor();
     await warning.getByRole("link", { name: "Route search" }).click();
@@ -57,6 +58,20 @@ describe("warnings", () => {
     const bypass = page.locator("li").filter({ hasText: "guard_bypassed:services.shop.routes.rest" });
     await soon(() => bypass.locator("code").first().textContent()).toMatch(/^GET http:\/\/[^/]+\/shop\/(?:cart|search)$/);
     expect(await allFaultsOf(page)).toEqual([]);
+    const place = warning.getByRole("link", { name: /^line \d+$/ });
+    const line = Number((await place.textContent())!.slice("line ".length));
+    // The plugin begins there.
+    expect(readFileSync(file, "utf8").split("\n").slice(line - 1, line + 1).map((each) => each.trim())).toEqual(["{", '"name": "rate_limit",']);
+    const hash = await place.getAttribute("href");
+    await place.click();
+    await heading(page, "Edit");
+    const lineOfCaret = () => page.evaluate("document.querySelector('textarea').value.slice(0, document.querySelector('textarea').selectionStart).split('\\n').length");
+    await soon(lineOfCaret).toBe(line);
+    // The text of somebody who has edited it meanwhile has other lines.
+    await page.locator("textarea").first().press("Enter");
+    await page.goBack();
+    await page.evaluate(`location.hash = ${JSON.stringify(hash)}`);
+    await page.getByText(`This text is not the one that had services.shop.routes.search.plugins.rate_limit in line ${line}`).waitFor();
     expect(errors).toEqual([]);
   });
 });

@@ -55,9 +55,12 @@ export const page: OpenPage = (frame) => {
     const readOnly = draft.readOnly === null ? null : notice("warn", "This text is a draft.", `${draft.readOnly} Change it here, and download it.`);
     content.put(el("div", { class: "stack" }, readOnly, notes, editor.node));
     editor.setText(fieldText(draft.text));
-    // "#/edit?line=12&column=7" of a link to an error.
+    // "#/edit?line=12&column=7" of a link to an error. With "of", the digest of another text: its lines are not those of the draft.
     const asked = queryIn(location.hash);
-    editor.goTo(asked.has("line") ? offsetIn(editor.text, Number(asked.get("line")), Number(asked.get("column") ?? 1)) : caret);
+    const [line, of, path] = [asked.get("line"), asked.get("of"), asked.get("path")];
+    const isOther = of !== null && (of !== draft.baseDigest || draft.isDirty);
+    if (isOther) frame.showMessage(`This text is not the one that had ${path} in line ${line}: find it by its name.`);
+    editor.goTo(line !== null && !isOther ? offsetIn(editor.text, Number(line), Number(asked.get("column") ?? 1)) : caret);
   }
 
   /** The file was changed by somebody else: a text that nobody has edited follows it, another one stays. */

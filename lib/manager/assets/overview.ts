@@ -25,11 +25,11 @@ const SOON_MS = 14 * 86_400_000;
 /** Statistics arrive each second; older ones show their age. */
 const FRESH_MS = 5000;
 
-export const page: OpenPage = () => {
+export const page: OpenPage = (frame) => {
   const age = el("p", { class: "notice", hidden: true });
-  const problems = warningList("What is wrong", true);
+  const problems = warningList(frame, "What is wrong", true);
   const fine = el("p", { class: "notice notice--good", hidden: true }, "Nothing fails at this moment.");
-  const warnings = warningList();
+  const warnings = warningList(frame);
   const tiles = tileRow();
   const charts = Object.values(CHARTS).map(({ values, ...options }) => ({ values, chart: new Chart({ ...options, empty: "No requests yet" }) }));
   const rankings = RANKINGS.map(rankingCard);

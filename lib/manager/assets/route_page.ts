@@ -45,7 +45,7 @@ function routeDetail(config: ProxyConfig, service: ServiceConfig, route: RouteCo
   const legend = el("p", { class: "muted" });
   const strip = figureStrip({ ofRequests: true });
   const charts = figureCharts({ service: service.name, route: route.name });
-  const warnings = warningList();
+  const warnings = warningList(frame);
   const off = disabledOf(config, service, route);
   const path = [["#/routes", "Routes"], [hashFor("services", service.name), service.name]] as const;
   const tryLink = el("a", { class: "button", href: `#/try?${exampleRequest(service, route)}` }, "Try it");

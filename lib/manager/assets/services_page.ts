@@ -123,7 +123,7 @@ function serviceDetail(service: ServiceConfig, globals: readonly PluginConfig[],
   const charts = figureCharts({ service: service.name });
   const badge = stateBadge();
   const circuit = stateBadge();
-  const warnings = warningList();
+  const warnings = warningList(frame);
   const forms = [["Add a route", "route"], ["Add an upstream", "upstream"], ["Add a rate limit", "limit"]] as const;
   const changes = formLinks(frame, ...forms.map(([text, form]) => [text, form, service.name] as const));
   const tailLink = el("a", { class: "button", href: `#/tail?${new URLSearchParams({ service: service.name })}` }, "Tail");

@@ -1,7 +1,9 @@
 /**
- * Writes tests of the configuration as JSON.
+ * Writes tests of the configuration as JSON, and reads their requests for the form of "Try it".
  */
 import type { Explanation, ExplainRequest } from "./api.ts";
+import { MASK } from "./setting_lines.ts";
+import type { TryInput } from "./try_form.ts";
 
 /** A test as `tests` of the configuration has it, with the members that are written here. */
 export interface TestJson {
@@ -56,4 +58,36 @@ function expected({ status, code }: Answer): TestJson["expect"] {
 
 function reply({ status, code }: Answer): string {
   return [status, code].filter((part) => part !== null).join(" ");
+}
+
+/** The request of a test as the configuration has it. */
+interface WrittenRequest {
+  readonly method?: string;
+  readonly url: string;
+  readonly headers?: Readonly<Record<string, string | readonly string[]>>;
+  readonly body?: unknown;
+  readonly client_ip?: string;
+  readonly times?: number;
+  readonly [other: string]: unknown;
+}
+
+/** `missing`: what the form does not have of the request, a sentence each. */
+export function formOf(request: unknown): { readonly input: TryInput; readonly missing: readonly string[] } {
+  const { method = "GET", url, headers = {}, body, client_ip: clientIp = "", as, certificate, times = 1, every_ms: _, ...others } = request as WrittenRequest;
+  const missing: string[] = [];
+  const isKnown = (what: string, text: string): boolean => {
+    const why = text.includes(MASK) ? "is masked for you" : /\$\{(?:env|file):/.test(text.replaceAll("$${", "")) ? "has a reference, which tests alone resolve" : null;
+    if (why !== null) missing.push(`${what} ${why}.`);
+    return why === null;
+  };
+  const lines = Object.entries(headers).flatMap(([name, values]) => [values].flat().flatMap((value) => (isKnown(`The header ${name}`, value) ? [`${name}: ${value}`] : [])));
+  const text = body === undefined ? "" : typeof body === "string" ? body : JSON.stringify(body);
+  // In a configuration `$${` is `${` itself.
+  const plain = (written: string) => written.replaceAll("$${", "${");
+  const input = { method, url: isKnown("The URL", url) ? plain(url) : "", headers: plain(lines.join("\n")), clientIp, body: isKnown("The body", text) ? plain(text) : "" };
+  if (as !== undefined) missing.push("The caller or token of “as”, which plugins accept without a check: here they see the headers alone.");
+  if (certificate !== undefined) missing.push("The certificate of the client: here it has none.");
+  if (times > 1) missing.push(`The test sends it ${times} times: here it is explained once.`);
+  for (const name of Object.keys(others)) missing.push(`“${name}”, which this page does not know.`);
+  return { input, missing };
 }

@@ -13,6 +13,7 @@ import { countText, matches, viewIn } from "./table_rows.ts";
 import { keepInAddress } from "./tables.ts";
 import { EXAMPLE_TEST } from "./test_json.ts";
 import { comparisonsOf, differenceOf, failedFirst, otherDifferences, searchTextOf } from "./test_results.ts";
+import { editorHash } from "./url_hash.ts";
 
 /** More tests get a search field. */
 const MAX_WITHOUT_SEARCH = 10;
@@ -32,6 +33,12 @@ class TestsPage implements Page {
   readonly #ask;
   /** Another run follows a reload. */
   readonly #onRun = whenChanged((_status: Status) => void this.#ask(), ({ digest, tests, last_reload: last }) => [digest, tests, last?.at]);
+  readonly #list = el("div");
+  /** What is open stays so after a run with the same results, and so does the result of a test that was run again. */
+  readonly #drawList = whenChanged(
+    ({ tests, digest = null }: TestRun) => replace(this.#list, testList(tests, (test) => this.#actionsOf(test, digest))),
+    ({ tests, digest }) => [tests, digest, this.#frame.session?.role, this.#frame.session?.write],
+  );
   #status: Status | null = null;
 
   constructor(frame: Frame) {
@@ -51,24 +58,36 @@ class TestsPage implements Page {
     if (run.tests.length === 0) return replace(this.node, noTests(this.#frame));
     replace(this.#summary, this.#summaryOf(run));
     // A viewer only reads.
-    const again = this.#frame.session?.role !== "viewer" && el("div", { class: "toolbar" }, button("Run again", () => void this.#runAgain()), el("span", { class: "muted" }, "with the file as it is now; nothing is reloaded."));
-    replace(this.node, this.#summary, again, this.#result, testList(run.tests));
+    const again = this.#frame.session?.role !== "viewer" && el("div", { class: "toolbar" }, button("Run again", () => void this.#run(this.#result, verdictOnAll)), el("span", { class: "muted" }, "with the file as it is now; nothing is reloaded."));
+    this.#drawList(run);
+    replace(this.node, this.#summary, again, this.#result, this.#list);
   }
 
-  /** A dry run has them all. */
-  async #runAgain(): Promise<void> {
-    replace(this.#result, loading("the tests of the file"));
-    let shown: HTMLElement;
+  /** Where the test is, and what can be done with it. */
+  #actionsOf({ name, request = null, line = null, column, file }: TestResult, digest: string | null): readonly HTMLElement[] {
+    const { session } = this.#frame;
+    const result = el("div", { role: "status" });
+    const place = line !== null && `${file ?? "Line"}${file === undefined ? " " : ", line "}${line}`;
+    const isLinked = place && file === undefined && digest !== null && session?.write === true;
+    const toolbar = el(
+      "div",
+      { class: "toolbar" },
+      request !== null && el("a", { class: "button", href: `#/try?${new URLSearchParams({ test: name })}` }, "Try it"),
+      session?.role !== "viewer" && button("Run again", () => void this.#run(result, (validation) => verdictOn(name, validation)), "quiet"),
+      isLinked ? el("a", { href: editorHash({ line: line!, column, path: name }, digest) }, place) : place && el("span", { class: "muted" }, place),
+    );
+    return [toolbar, result];
+  }
+
+  /** A dry run runs them all. */
+  async #run(result: HTMLElement, shown: (validation: Validation) => HTMLElement): Promise<void> {
+    replace(result, loading("the tests of the file"));
     try {
-      const { tests, issues, untested } = await ask<Validation>("POST", "/gateway/reload?dry_run=true");
-      const { passed = 0, failed = 0, not_run: notRun = 0, failures = [] } = tests ?? {};
-      const text = tests === null ? (untested ?? (issues.length > 0 ? "The file has errors: its tests cannot be run." : "The file has no tests.")) : `The file as it is now: ${number(passed)} passed, ${number(failed)} failed${notRun === 0 ? "" : `, ${number(notRun)} not run`}.`;
-      shown = el("div", { class: `notice notice--${failed > 0 || issues.length > 0 ? "bad" : "good"}` }, el("p", {}, text), failures.length > 0 && el("ul", { class: "reasons" }, ...failures.map(({ name }) => el("li", {}, name))));
+      replace(result, shown(await ask<Validation>("POST", "/gateway/reload?dry_run=true")));
     } catch (error) {
       if (isSessionEnd(error)) return this.#frame.showError(error);
-      shown = el("div", { class: "notice notice--bad" }, `The tests were not run. ${messageOf(error)}`);
+      replace(result, el("div", { class: "notice notice--bad" }, `The tests were not run. ${messageOf(error)}`));
     }
-    replace(this.#result, shown);
   }
 
   #summaryOf({ at = null, digest = null, passed, failed }: TestRun): HTMLElement {
@@ -88,14 +107,35 @@ class TestsPage implements Page {
 
 async function lastRun(): Promise<TestRun | "older"> {
   try {
-    return await ask<TestRun>("GET", "/gateway/tests");
+    return await ask<TestRun>("GET", "/gateway/tests?secrets=masked");
   } catch (error) {
     if (error instanceof ApiError && error.status === 404) return "older";
     throw error;
   }
 }
 
-function testList(tests: readonly TestResult[]): HTMLElement {
+function verdictOnAll({ tests, issues, untested }: Validation): HTMLElement {
+  if (tests === null) return el("div", { class: `notice notice--${issues.length > 0 ? "bad" : "good"}` }, el("p", {}, whyNotRun({ issues, untested })));
+  const { passed, failed, not_run: notRun, failures } = tests;
+  const text = `The file as it is now: ${number(passed)} passed, ${number(failed)} failed${notRun === 0 ? "" : `, ${number(notRun)} not run`}.`;
+  const list = el("ol", { class: "tests" }, ...failures.map((failure) => testItem({ ...failure, passed: false }, failures.length === 1)));
+  return el("div", { class: `notice notice--${failed > 0 || issues.length > 0 ? "bad" : "good"}` }, el("p", {}, text), failures.length > 0 && list);
+}
+
+function verdictOn(name: string, { tests, issues, untested }: Validation): HTMLElement {
+  if (tests === null) return notice("bad", whyNotRun({ issues, untested }), "");
+  const { failures, failed, passes = [] } = tests;
+  const failure = failures.find((each) => each.name === name);
+  if (failure !== undefined) return notice("bad", "It fails with the file as it is now.", "", ...comparison({ ...failure, passed: false }));
+  if (passes.includes(name)) return notice("good", "It passes with the file as it is now.", "");
+  return notice("bad", "It is not known how it ends.", failed > failures.length ? `It is not among the first ${number(failures.length)} failures.` : "The file as it is now has no test of this name.");
+}
+
+function whyNotRun({ issues, untested }: Pick<Validation, "issues" | "untested">): string {
+  return untested ?? (issues.length > 0 ? "The file has errors: its tests cannot be run." : "The file has no tests.");
+}
+
+function testList(tests: readonly TestResult[], actionsOf: (test: TestResult) => readonly HTMLElement[]): HTMLElement {
   const items = failedFirst(tests).map((test, i) => ({ text: searchTextOf(test), node: null as HTMLElement | null, test, open: i < FIRST_OPEN && !test.passed }));
   const list = el("ol", { class: "tests" });
   const count = el("p", { class: "muted", role: "status" });
@@ -110,7 +150,7 @@ function testList(tests: readonly TestResult[]): HTMLElement {
   function draw(): void {
     const found = items.filter(({ text }) => matches(text, input.value));
     const shown = all ? found : found.slice(0, FIRST_TESTS);
-    replace(list, ...shown.map((item) => (item.node ??= testItem(item.test, item.open))));
+    replace(list, ...shown.map((item) => (item.node ??= testItem(item.test, item.open, actionsOf))));
     setText(count, countText(found.length, items.length, ["test", "tests"]));
     more.hidden = shown.length === found.length;
     setText(more, `Show all ${number(found.length)} tests (the first ${number(shown.length)} are here)`);
@@ -126,7 +166,7 @@ function testList(tests: readonly TestResult[]): HTMLElement {
 }
 
 /** The comparison is created when it is opened: there may be thousands of tests. */
-function testItem(test: TestResult, open: boolean): HTMLElement {
+function testItem(test: TestResult, open: boolean, actionsOf: (test: TestResult) => readonly HTMLElement[] = () => []): HTMLElement {
   const { name, passed } = test;
   const badge = fixedBadge(passed ? "good" : "bad", passed ? "Passed" : "Failed");
   const summary = el("summary", {}, badge, " ", el("strong", {}, name), !passed && el("span", { class: "muted test__why" }, ` ${differenceOf(test)}`));
@@ -135,7 +175,7 @@ function testItem(test: TestResult, open: boolean): HTMLElement {
   return el("li", {}, details);
 
   function fill(): void {
-    if (details.open && details.children.length === 1) details.append(...comparison(test));
+    if (details.open && details.children.length === 1) details.append(...comparison(test), ...actionsOf(test));
   }
 }
 

@@ -1,17 +1,17 @@
 /**
  * The "Try it" page: asks the gateway how it would handle a request, and shows the route, the plugins and the upstreams.
  */
-import { ApiError, ask, isSessionEnd, type Explanation, type ExplainRequest } from "./api.ts";
+import { ApiError, ask, isSessionEnd, type Explanation, type ExplainRequest, type TestRun } from "./api.ts";
 import { conditionTexts } from "./conditions.ts";
 import { button, el, replace, type Child } from "./dom.ts";
 import { number } from "./format.ts";
 import { hashFor, queryIn } from "./url_hash.ts";
 import { live } from "./live.ts";
 import type { Frame, OpenPage, Page, Shown } from "./page.ts";
-import { breakable, factList, field, link, listOf, notice, olderGateway, readOnlyJson, section } from "./components.ts";
+import { breakable, factList, field, link, listOf, loading, notice, olderGateway, readOnlyJson, section } from "./components.ts";
 import { copy } from "./copy.ts";
 import { Pipeline } from "./pipeline.ts";
-import { testOf } from "./test_json.ts";
+import { formOf, testOf } from "./test_json.ts";
 import { readTryForm, type FieldError, type TryInput } from "./try_form.ts";
 
 const FIELDS = ["method", "url", "headers", "clientIp", "body"] as const;
@@ -22,7 +22,7 @@ const MAX_CANDIDATES = 100;
 
 const MAX_DRAFTS = 20;
 
-/** "#/try?method=GET&url=/shop/items&headers=X-Version: 2" fills in the form. */
+/** "#/try?method=GET&url=/shop/items&headers=X-Version: 2" fills in the form, and "#/try?test=NAME" with the request of a test. */
 export const page: OpenPage = (frame) => new TryPage(frame);
 
 class TryPage implements Page {
@@ -30,6 +30,8 @@ class TryPage implements Page {
   readonly node: HTMLElement;
   readonly #frame: Frame;
   readonly #form = tryForm();
+  /** What the form does not have of a test. */
+  readonly #notes = el("div", { role: "status" });
   // Announced to screen readers when it changes; the drawing below it is not.
   readonly #outcome = el("div", { role: "status" });
   readonly #rest = el("div", { class: "stack" });
@@ -44,9 +46,11 @@ class TryPage implements Page {
     const { node: form } = this.#form;
     const given: Readonly<Record<string, string>> = { method: "GET", ...Object.fromEntries(queryIn(location.hash)), ...frame.texts.get(location.hash) };
     for (const name of FIELDS) this.#form[name].value = given[name] ?? "";
+    const test = queryIn(location.hash).get("test");
+    if (test !== null) void this.#fillIn(test);
     form.addEventListener("input", () => this.#keep());
     form.addEventListener("submit", (event) => void this.#submit(event));
-    this.node = el("div", { class: "stack" }, form, this.#outcome, this.#rest);
+    this.node = el("div", { class: "stack" }, this.#notes, form, this.#outcome, this.#rest);
   }
 
   get shown(): Shown {
@@ -75,13 +79,32 @@ class TryPage implements Page {
     try {
       const explanation = await ask<Explanation>("POST", "/gateway/explain?secrets=masked", { body: read.request });
       if (!counts()) return;
-      keepInAddress(read.request);
+      // The request of a test may have secrets in its URL.
+      if (!queryIn(location.hash).has("test")) keepInAddress(read.request);
       this.#keep();
       this.#show(explanation, read.request);
     } catch (error) {
       if (counts()) this.#showError(error);
     } finally {
       if (counts()) send.removeAttribute("aria-busy");
+    }
+  }
+
+  /** "#/try?test=NAME": the request of a test, which may have secrets: they are in no address. What somebody has entered stays. */
+  async #fillIn(name: string): Promise<void> {
+    replace(this.#notes, loading("the test"));
+    try {
+      const { tests } = await ask<TestRun>("GET", "/gateway/tests");
+      const written = tests.find((test) => test.name === name)?.request ?? null;
+      if (written === null) return replace(this.#notes, notice("warn", "The request of this test is not known.", `“${name}” is no test of the configuration in force.`));
+      const { input, missing } = formOf(written);
+      const isEntered = this.#frame.texts.has(location.hash);
+      if (!isEntered) for (const part of FIELDS) this.#form[part].value = input[part];
+      const more = missing.length === 0 ? null : listOf(missing, (each) => [each]);
+      replace(this.#notes, notice(missing.length === 0 ? "good" : "warn", `${isEntered ? "Begun with the" : "The"} request of the test “${name}”.`, missing.length === 0 ? "" : "Not taken over:", more));
+    } catch (error) {
+      if (isSessionEnd(error)) return this.#frame.showError(error);
+      replace(this.#notes, failure(error));
     }
   }
 

@@ -54,6 +54,11 @@ export function hashForPlace({ service, route }: Pick<Warning, "service" | "rout
   return service === null ? "#/plugins" : route === null ? hashFor("services", service) : hashFor("routes", service, route);
 }
 
+/** The editor at a place of the text with this digest; `path` is what is there, for a text that has changed since. */
+export function editorHash({ line, column, path }: { readonly line: number; readonly column?: number | null | undefined; readonly path: string }, digest: string): string {
+  return `#/edit?${new URLSearchParams({ line: `${line}`, column: `${column ?? 1}`, of: digest, path })}`;
+}
+
 /** "#/login?back=%23%2Froutes" */
 export function loginHash(from: string): string {
   const returnTo = safeReturn(from);

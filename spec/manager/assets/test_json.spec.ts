@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Explanation } from "../../../lib/manager/assets/admin_types.ts";
-import { testOf } from "../../../lib/manager/assets/test_json.ts";
+import { formOf, testOf } from "../../../lib/manager/assets/test_json.ts";
 
 const REFUSED: Explanation = {
   ...{ outcome: "refused", status: 405, code: "method_not_allowed", reasons: [], path: "/shop/items", service: null, route: null },
@@ -48,5 +48,30 @@ describe("the test made of an explanation", () => {
   it("has headers, body and client IP as they were entered", () => {
     const request = { ...REQUEST, headers: { Host: "a.example" }, body: " x\n", client_ip: "203.0.113.9" };
     expect(testOf(request, REFUSED).request).toEqual(request);
+  });
+});
+
+describe("the form made of a test's request", () => {
+  it("has what the page Try it takes, a line for each header, and JSON as text", () => {
+    const request = { method: "POST", url: "https://shop.example.com/a?x=1", headers: { Host: "h", Accept: ["a/b", "c/d"] }, body: { n: [1] }, client_ip: "203.0.113.9", times: 1 };
+    expect(formOf(request)).toEqual({ input: { method: "POST", url: request.url, headers: "Host: h\nAccept: a/b\nAccept: c/d", clientIp: "203.0.113.9", body: '{"n":[1]}' }, missing: [] });
+    expect(formOf({ url: "/a", body: "$${HOME}" })).toEqual({ input: { method: "GET", url: "/a", headers: "", clientIp: "", body: "${HOME}" }, missing: [] });
+  });
+
+  it("leaves out what is masked, has a reference, or is not sent here, and says so of each", () => {
+    const headers = { apikey: "********", Authorization: "Bearer ${env:TOKEN}", Accept: "$${env:A}" };
+    const request = { url: "/a?key=********", headers, body: { password: "${file:/p}" }, as: { caller: "c" }, certificate: { subject: "CN=a" }, times: 3, every_ms: 9, trailers: {} };
+    const { input, missing } = formOf(request);
+    expect(input).toEqual({ method: "GET", url: "", headers: "Accept: ${env:A}", clientIp: "", body: "" });
+    expect(missing).toEqual([
+      "The header apikey is masked for you.",
+      "The header Authorization has a reference, which tests alone resolve.",
+      "The URL is masked for you.",
+      "The body has a reference, which tests alone resolve.",
+      expect.stringContaining("“as”"),
+      expect.stringContaining("certificate"),
+      expect.stringContaining("3 times"),
+      expect.stringContaining("“trailers”"),
+    ]);
   });
 });
