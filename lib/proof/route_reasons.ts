@@ -63,8 +63,9 @@ export function explainRoute(found: Found<RouteTarget>, asked: Asked) {
   const above = found.kind === "none" && elsewhere.length === 0 ? servicesAbove(asked) : [];
   const near = above.flatMap((service) => service.routes.map((route) => ({ service, route })));
   const candidates = [
-    ...fits.map((place) => said(place, verdictOf(place, known))),
-    ...known.deciding.filter(({ route }) => !isFit.has(route)).map((place) => said(place, whyNot(place, known))),
+    // The work for each grows with their number.
+    ...fits.slice(0, MAX_CANDIDATES).map((place) => said(place, verdictOf(place, known))),
+    ...known.deciding.filter(({ route }) => !isFit.has(route)).slice(0, MAX_CANDIDATES).map((place) => said(place, whyNot(place, known))),
     ...elsewhere.map((place) => said(place, otherHosts(place))),
     ...near.slice(0, MAX_NAMED).map((place) => said(place, `has another path: ${patternOf(place)}`)),
   ];
