@@ -3,7 +3,7 @@
  * since the last one; nothing waits for it but who asks `written`.
  */
 import { hash } from "node:crypto";
-import { close, closeSync, write, writeSync } from "node:fs";
+import { close, closeSync, fstatSync, write, writeSync } from "node:fs";
 import { promisify } from "node:util";
 import { Chain } from "../base/audit_chain.ts";
 import { waitAtMost, type Clock, type Timer } from "../base/clock.ts";
@@ -241,6 +241,8 @@ export class AuditLog {
   async #put(file: AuditFile, batch: AuditEvent[]): Promise<void> {
     const { seq } = this.#chain;
     const lost = this.#lost;
+    // With copytruncate the torn line, which an empty line would follow, is in the copy.
+    if (file.isCut && fstatSync(file.fd).size === 0) file.isCut = false;
     const bytes = this.#linesOf(batch, file.isCut);
     let from = 0;
     try {

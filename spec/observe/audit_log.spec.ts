@@ -1,7 +1,7 @@
 /** The audit log: its file, its chain over failures and restarts, and what the next line says of events that were lost. */
 import { execFileSync, spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
-import { chmodSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, renameSync, rmSync, statSync, symlinkSync, truncateSync, writeFileSync, writeSync } from "node:fs";
+import { chmodSync, copyFileSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, renameSync, rmSync, statSync, symlinkSync, truncateSync, writeFileSync, writeSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, it } from "vitest";
@@ -289,6 +289,21 @@ describe("the audit log on a full disk", () => {
     const lost = lines.reduce((sum, line) => sum + (line.lost ?? 0), 0);
     expect([isWhole(path), new Set(lines.map(({ i, event }) => i ?? event)).size, lines.length + lost]).toEqual([true, lines.length, 7]);
     if (fail === "closed" || most === Infinity) expect(lost).toBe(0);
+  });
+
+  it("is whole over the copy and the file that was truncated to make room, behind a torn line", async () => {
+    const [path, disk] = [pathIn(), smallDisk(250)];
+    const log = await opened(path, { disk, clock: PATIENT });
+    for (let i = 0; i < 3; i++) log.add("login", { i });
+    await until(() => log.isFailing);
+    copyFileSync(path, `${path}.1`);
+    truncateSync(path);
+    disk.room = Infinity;
+    log.add("stop", {});
+    await log.close();
+    const both = pathIn();
+    writeFileSync(both, [`${path}.1`, path].map((each) => readFileSync(each, "utf8")).join("\n"));
+    expect([isWhole(both), linesOf(path).map(({ event, lost }) => [event, lost])]).toEqual([true, [["stop", 2]]]);
   });
 
   it("with closed fails while a write takes longer than a second, and no longer once it is over", async () => {
