@@ -66,6 +66,22 @@ describe("seven tabs", () => {
   });
 });
 
+describe("a hidden tab", () => {
+  it("asks for nothing, also where the connection was lost before", async () => {
+    const { page, managerUrl } = await shared.openOverview(shop((await upstream()).port));
+    // Time passes twenty times as fast.
+    await page.addInitScript({ content: "{ const [later, now] = [setTimeout, performance.now.bind(performance)]; window.setTimeout = (run, ms) => later(run, ms / 20); performance.now = () => now() * 20; }" });
+    await page.goto(`${managerUrl}#/process`);
+    await page.reload();
+    await heading(page, "Process");
+    await page.evaluate('window.fetch = () => (window.asked++, Promise.reject(new TypeError("no connection")))');
+    await page.getByText(/^Connection lost\./).first().waitFor();
+    await page.evaluate('(Object.defineProperty(document, "hidden", { value: true }), document.dispatchEvent(new Event("visibilitychange")), window.asked = 0)');
+    await page.evaluate("new Promise((passed) => setTimeout(passed, 6_000))");
+    expect(await page.evaluate("asked")).toBe(0);
+  });
+});
+
 describe("a session in several tabs", () => {
   it("begins and ends in all of them with one login and one logout", async () => {
     const { page, managerUrl } = await openLogin(shared.browser, shop((await upstream()).port));

@@ -246,6 +246,35 @@ describe("a session that ends before Apply", () => {
   });
 });
 
+describe("a sign-out", () => {
+  it("ends the draft, which no message says to be kept, and an answer about the session that comes later is not taken for one about the next user's", async () => {
+    const { managerUrl } = await openWriting(shared);
+    const { page } = await visit(shared.browser);
+    const late = 'if (init.method === "POST" && url.endsWith("/session")) await new Promise((resolve) => (window.arrive = resolve))';
+    await page.addInitScript({ content: `{ const own = fetch; window.fetch = async (url, init) => { const answer = await own(url, init); ${late}; return answer; }; }` });
+    page.on("dialog", (dialog) => void dialog.accept());
+    await page.goto(managerUrl!);
+    await heading(page, "Sign in");
+    await signIn(page);
+    await heading(page, "Overview");
+    // A session of which so much has passed is renewed at the next key.
+    await page.evaluate("{ const now = Date.now; Date.now = () => now() + 10 * 3_600_000; }");
+    await draftRoute(page, "not-for-eve");
+    await until(page, "window.arrive !== undefined");
+    await goTo(page, "#/edit", "Edit");
+    await page.getByRole("button", { name: "Undo" }).waitFor();
+    await page.getByRole("button", { name: "Sign out" }).click();
+    await page.getByText("You have signed out.").waitFor();
+    expect(await page.content()).not.toContain("are kept");
+    await signIn(page, VIEWER.ADMIN_VIEWER_PASSWORD, VIEWER.ADMIN_VIEWER_USER);
+    await page.getByText("eve, who reads only").waitFor();
+    await page.evaluate("arrive()");
+    await goTo(page, "#/apply", "Read only");
+    await page.getByText("eve, who reads only").waitFor();
+    expect(await page.content()).not.toContain("not-for-eve");
+  });
+});
+
 describe("a text that is too large", () => {
   it("is refused with 413, and the file stays as it is", async () => {
     const opened = await openWriting(shared);

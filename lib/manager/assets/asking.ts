@@ -56,7 +56,8 @@ export function askingFor<T>({ frame, what, node, ...options }: PartOptions<T>):
  */
 export function figuresAt<T>(path: string | (() => string), what: string, show: (found: T) => void, everyMs = () => 2000) {
   const note = el("p", { class: "muted", role: "status" });
-  let askedAt = -Infinity;
+  // By the browser's own clock, since that of the gateway may be set back; none is due while one is under way.
+  let dueAt = 0;
   let failure = "";
   const load = asking<T>({
     node: note,
@@ -74,10 +75,11 @@ export function figuresAt<T>(path: string | (() => string), what: string, show: 
   return {
     load,
     note,
-    update(now: number): void {
-      if (now - askedAt < everyMs()) return;
-      askedAt = now;
-      void load();
+    update(): void {
+      const now = performance.now();
+      if (now < dueAt) return;
+      dueAt = Infinity;
+      void load().then(() => (dueAt = now + everyMs()));
     },
   };
 }

@@ -62,9 +62,13 @@ class CallersPage implements Page {
   }
 
   #search(): void {
-    keepInAddress("callers", { query: this.#input.value });
     clearTimeout(this.#timer);
-    this.#timer = window.setTimeout(() => void this.#ask(), SEARCH_AFTER_MS);
+    this.#timer = window.setTimeout(() => {
+      // By then the page may have been left.
+      if (!this.node.isConnected) return;
+      keepInAddress("callers", { query: this.#input.value });
+      void this.#ask();
+    }, SEARCH_AFTER_MS);
   }
 
   #show({ total, matching, callers }: CallersView): void {

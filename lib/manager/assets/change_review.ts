@@ -3,6 +3,7 @@
  * gateway has found them, and the lines of the text.
  */
 import { ask, isSessionEnd, type Issue, type RoutePlace, type Validation } from "./api.ts";
+import { asking } from "./asking.ts";
 import { breakable, fixedBadge, link, listOf, notice, section, unreadable } from "./components.ts";
 import { el, replace, type Child } from "./dom.ts";
 import { counted, number } from "./format.ts";
@@ -25,21 +26,25 @@ interface ReviewOptions {
 
 export function changeReview({ frame, before, after, judged }: ReviewOptions): HTMLElement {
   const meaning = el("div", { class: "stack", role: "status" });
-  void judge();
-  return el("div", { class: "stack" }, section("What it means", meaning), section("The text", textChanges(before, after)));
-
-  async function judge(): Promise<void> {
-    replace(meaning, el("p", { class: "muted" }, "The gateway checks, tests and compares the text…"));
-    try {
-      const validation = await ask<Validation>("POST", "/gateway/validate", { text: after });
+  // A review that was replaced by another one has no say in what the page offers.
+  const judge = asking({
+    node: meaning,
+    ask() {
+      replace(meaning, el("p", { class: "muted" }, "The gateway checks, tests and compares the text…"));
+      return ask<Validation>("POST", "/gateway/validate", { text: after });
+    },
+    show(validation) {
       replace(meaning, ...meaningOf(validation));
       judged(validation);
-    } catch (error) {
+    },
+    failed(error) {
       if (isSessionEnd(error)) return frame.showError(error);
       replace(meaning, ...unreadable("The check", error, () => void judge()));
       judged(null);
-    }
-  }
+    },
+  });
+  void judge();
+  return el("div", { class: "stack" }, section("What it means", meaning), section("The text", textChanges(before, after)));
 }
 
 /** Lines as in a patch, with three lines around each change. */

@@ -8,8 +8,6 @@ import { milliseconds, number, percent, perSecond } from "./format.ts";
 import { clientErrorShare, errorShare, statusesText } from "./inventory.ts";
 import { MASK, settingLines } from "./setting_lines.ts";
 
-export { circuitLabel, upstreamLabel } from "./state_labels.ts";
-
 export function link(href: string, ...children: readonly Child[]): HTMLAnchorElement {
   return el("a", { href, class: "link" }, ...children);
 }

@@ -11,7 +11,7 @@ import { number } from "./format.ts";
 import { occurrences, type JsonPath } from "./json_text.ts";
 import { JsonView } from "./json_view.ts";
 import type { Frame, Known, OpenPage } from "./page.ts";
-import { card, changeList, issueList, loading, notice, pair, refusalIn, secretText } from "./components.ts";
+import { card, changeList, issueList, loading, notice, pair, refusalIn, searchInput, secretText } from "./components.ts";
 import { configFacts, shownOf } from "./config_facts.ts";
 import { MASK } from "./setting_lines.ts";
 
@@ -31,7 +31,7 @@ export const page: OpenPage = (frame) => {
 
 function fileCard(frame: Frame) {
   const view = new JsonView("The configuration as JSON");
-  const find = el("input", { type: "search", id: "config-find", placeholder: "Find a name or a value", autocomplete: "off", spellcheck: "false", oninput: search, onkeydown: onKey });
+  const find = searchInput({ id: "config-find", placeholder: "Find a name or a value", oninput: search, onkeydown: onKey });
   const status = el("span", { class: "muted", role: "status" });
   const secrets = button("Show secrets", () => void toggleSecrets(), "small", { "aria-pressed": "false" });
   const tools = el(
@@ -152,7 +152,7 @@ function stateCard(frame: Frame) {
       if (!(error instanceof ApiError) || isSessionEnd(error)) return frame.showError(error);
       outcome = error;
     }
-    // The event stream reports the new state too; without it only this notice shows the errors.
+    // Without an answer only this notice shows the errors.
     const isShownAbove = await frame.refresh().then(
       () => true,
       () => false,

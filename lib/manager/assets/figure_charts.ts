@@ -8,7 +8,6 @@ import { button, el, setText } from "./dom.ts";
 import { moment } from "./format.ts";
 import type { Sample } from "./history.ts";
 import { CHARTS, type TrafficChart } from "./traffic_charts.ts";
-import type { Known } from "./page.ts";
 import { section } from "./components.ts";
 import { hashWith, queryIn } from "./url_hash.ts";
 
@@ -32,7 +31,7 @@ export function figureCharts(of: Of) {
   const buttons = SPANS.map((span) => button(span.label, () => choose(span), "small", { "aria-pressed": String(span === chosen) }));
   const node = section("Over time", el("div", { class: "toolbar", role: "group", "aria-label": "Shown" }, ...buttons), grid, asking.note);
   grid.append(...charts.map(({ chart }) => chart.node));
-  return { node, update: ({ now }: Pick<Known, "now">) => asking.update(now) };
+  return { node, update: asking.update };
 
   function choose(span: (typeof SPANS)[number]): void {
     chosen = span;

@@ -1,5 +1,5 @@
 /**
- * The last 15 minutes as points: merges the event stream with the requested history.
+ * The last 15 minutes as points: merges those that come one by one with the history of a reply.
  */
 import type { Point, StatsWithHistory } from "./api.ts";
 
@@ -23,7 +23,7 @@ export function withPoint(history: readonly Point[], point: Point): readonly Poi
 }
 
 /**
- * The history of a reply, with later points from the stream and earlier known points: a restarted gateway has no history, and operators want to see
+ * The history of a reply, with points that are known already, later and earlier: a restarted gateway has no history, and operators want to see
  * what happened before.
  */
 export function mergedHistory(answer: StatsWithHistory, known: readonly Point[]): readonly Point[] {

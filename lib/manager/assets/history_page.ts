@@ -79,6 +79,7 @@ class HistoryPage implements Page {
       // The base of a draft is the file; a draft under edit stays, and Apply says what has changed.
       if (!draft.isDirty) draft.forget();
       await this.#frame.refresh();
+      if (!this.node.isConnected) return;
       void this.#ask();
       scrollTo(0, 0);
     } catch (error) {

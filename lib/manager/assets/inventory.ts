@@ -3,13 +3,11 @@
  */
 import type {
   Figures,
-  Health,
   PluginConfig,
   ProxyConfig,
   RouteConfig,
   RoutePlugins,
   ServiceConfig,
-  ServiceHealth,
   Stats,
   Status,
   TryFigures,
@@ -144,8 +142,4 @@ export function statusesText(figures: Figures): string {
 /** Of the requests, 0 to 1; null where there were none. */
 export function errorShare({ requests_per_s: requests, errors_per_s: errors }: TryFigures): number | null {
   return requests > 0 ? Math.min(1, errors / requests) : null;
-}
-
-export function healthOf(health: Health | null, service: string): ServiceHealth | null {
-  return health?.services.find(({ name }) => name === service) ?? null;
 }

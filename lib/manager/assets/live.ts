@@ -3,12 +3,13 @@
  */
 import type { ServiceConfig, ServiceHealth, UpstreamHealth, Warning } from "./api.ts";
 import { sharesOf, type Share } from "./balancing.ts";
-import { figuresByName, healthOf, warningCounts, type FiguresByName, type WarningCounts } from "./inventory.ts";
+import { figuresByName, warningCounts, type FiguresByName, type WarningCounts } from "./inventory.ts";
 import type { Known } from "./page.ts";
 
 class Live {
   readonly known: Known | null;
   readonly figures: FiguresByName;
+  readonly #services: ReadonlyMap<string, ServiceHealth>;
   readonly #states = new Map<string, ReadonlyMap<string, UpstreamHealth>>();
   readonly #shares = new Map<string, ReadonlyMap<string, Share>>();
   #counts: WarningCounts | null = null;
@@ -16,6 +17,7 @@ class Live {
   constructor(known: Known | null) {
     this.known = known;
     this.figures = figuresByName(known?.stats ?? null);
+    this.#services = new Map(known?.health?.services.map((each) => [each.name, each]));
   }
 
   /** How many warnings there are. */
@@ -30,7 +32,7 @@ class Live {
 
   /** Null: not known. */
   health(service: string): ServiceHealth | null {
-    return healthOf(this.known?.health ?? null, service);
+    return this.#services.get(service) ?? null;
   }
 
   upstream(service: string, id: string): UpstreamHealth | null {

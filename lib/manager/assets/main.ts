@@ -41,7 +41,8 @@ class App implements Frame {
   #state: State = ASKING;
   /** Null until it is known, and without one. */
   #session: Session | null = null;
-  #isAskingSession = false;
+  /** What asks for the session now: an answer that comes after the end of a session is not about the next one. */
+  #asking: object | null = null;
   /** The last user: what they entered is not shown to another one. */
   #user: string | null = null;
   /** By this browser's clock: from when on a user who works renews the session. */
@@ -125,8 +126,8 @@ class App implements Frame {
     updateAges(known.now);
     page.update(known);
     clearTimeout(this.#countdown);
-    // While the connection is lost nothing else updates the countdown and the ages.
-    if (loss !== null) this.#countdown = window.setTimeout(() => this.#draw(), 1000);
+    // While the connection is lost nothing else updates the countdown and the ages, and no figures are asked for while the tab is hidden.
+    if (loss !== null) this.#countdown = window.setTimeout(() => !document.hidden && this.#draw(), 1000);
   }
 
   #show(): void {
@@ -203,6 +204,7 @@ class App implements Frame {
     page?.close?.();
     this.#turn += 1;
     this.#session = null;
+    this.#asking = null;
     this.#renewAt = Number.POSITIVE_INFINITY;
     this.#state = ASKING;
     this.#showLogin(notice);
@@ -230,8 +232,9 @@ class App implements Frame {
     }
     this.#tabs?.postMessage("out");
     history.pushState(null, "", "#/login");
-    this.#showSignedOut("You have signed out.");
+    // First: a page that is left says that an unfinished draft is kept.
     this.#forget();
+    this.#showSignedOut("You have signed out.");
   }
 
   #onTab(message: unknown): void {
@@ -247,19 +250,21 @@ class App implements Frame {
 
   /** POST renews it. */
   async #askSession(method: "GET" | "POST"): Promise<void> {
-    if (this.#isAskingSession) return;
-    this.#isAskingSession = true;
+    if (this.#asking !== null) return;
+    const own = (this.#asking = {});
     try {
       const { user, role, write, expires_at: end } = await ask<SessionJson>(method, "/gateway/session");
+      if (own !== this.#asking) return;
       this.#setSession({ user, role, write, expiresAt: Date.parse(end) });
       if (method === "POST") this.#tabs?.postMessage("renewed");
     } catch (error) {
+      if (own !== this.#asking) return;
       const { status } = error as ApiError;
       this.#renewAt = Date.now() + RENEW_AGAIN_MS;
       if (status === 401) this.showError(error);
       else if (status === 404 && method === "GET") this.#setSession(READER);
     } finally {
-      this.#isAskingSession = false;
+      if (own === this.#asking) this.#asking = null;
     }
     this.#enter();
   }

@@ -10,7 +10,8 @@ import { clientErrorShare, errorShare, refusalsText, statusesText } from "./inve
 import { CHARTS, samplesOf } from "./traffic_charts.ts";
 import { live } from "./live.ts";
 import type { Known, OpenPage } from "./page.ts";
-import { card, circuitLabel, fixedBadge, loading, setOptional, stateBadge, upstreamLabel } from "./components.ts";
+import { card, fixedBadge, loading, setOptional, stateBadge } from "./components.ts";
+import { circuitLabel, upstreamLabel } from "./state_labels.ts";
 import { configFacts, shownOf } from "./config_facts.ts";
 import type { Part as Cell } from "./tables.ts";
 import { rankingCard } from "./ranking_view.ts";

@@ -75,7 +75,7 @@ export const page: OpenPage = () => {
     rowsOf: (config) => rowsOf(pluginsOf(config)),
     above: note,
     below: figures.node,
-    update: ({ now }) => figures.update(now),
+    update: figures.update,
   });
 };
 

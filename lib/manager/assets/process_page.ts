@@ -15,7 +15,7 @@ export const page: OpenPage = () => {
   const asking = figuresAt<ProcessFigures>("/gateway/process", "Figures of the process", show);
   const explained = el("p", { class: "muted" }, "The delay is how late the event loop came round in the last seconds: requests wait as long.");
   const node = el("div", { class: "stack live" }, asking.note, el("div", { class: "card" }, facts), threads.node, explained);
-  return { title: "Process", node, update: ({ now }) => asking.update(now) };
+  return { title: "Process", node, update: asking.update };
 
   function show({ rss_bytes: memory, cpu_s: cpu, open_files: files, connections, in_flight: inFlight, threads: all }: ProcessFigures): void {
     const lines = [["Memory", bytes(memory)], ["Processor time", `${number(cpu)} s`], ["Open files", files === null ? "–" : number(files)], ["Connections", number(connections)], ["In flight", number(inFlight)]];

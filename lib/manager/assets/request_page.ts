@@ -6,8 +6,9 @@ import { askingFor } from "./asking.ts";
 import { factList, link, loading, notice, olderGateway, section, stateBadge } from "./components.ts";
 import { button, el, replace } from "./dom.ts";
 import { milliseconds, moment, number } from "./format.ts";
+import { live } from "./live.ts";
 import { plainTable } from "./live_tables.ts";
-import type { Known, OpenPage } from "./page.ts";
+import type { OpenPage } from "./page.ts";
 import { hashFor } from "./url_hash.ts";
 
 /** What ids are made of; without those with "", "." or ".." between slashes, which browsers and the manager would make the path of another id. */
@@ -25,22 +26,21 @@ export const onePage: OpenPage = (frame, [id = ""]) => {
   const node = el("div", { class: "stack" }, loading("the request"));
   const force = stateBadge();
   const tries = plainTable("Requests to upstreams, in order", ["Upstream", "Status", "Took"]);
-  let known: Known | null = null;
   let digest: string | null = null;
   const look = askingFor({ frame, what: "The request", node, ask: () => decisionOf(id), show });
   void look();
   return { title: `Request ${id}`, node, update };
 
-  function update(now: Known): void {
-    known = now;
-    if (now.status !== null && digest !== null) force.set(now.status.digest === digest ? { text: "In force", tone: "good" } : { text: "No longer in force", tone: "idle" });
+  function update(): void {
+    const { status = null } = live.known ?? {};
+    if (status !== null && digest !== null) force.set(status.digest === digest ? { text: "In force", tone: "good" } : { text: "No longer in force", tone: "idle" });
   }
 
   function show(found: RequestDecision | "unknown" | "older"): void {
     if (found === "older") return replace(node, olderGateway("does not remember requests", "GET /gateway/requests/{id}"));
     if (found === "unknown") return replace(node, unknown(), el("p", {}, button("Look again", () => void look())));
     digest = found.digest;
-    if (known !== null) update(known);
+    update();
     const cells = found.tries.map(({ upstream, status, ms }) => [placeLink(["upstreams", found.service, upstream]), status ?? "no response", milliseconds(ms)]);
     replace(tries.rows, ...cells.map(tries.rowOf));
     const facts = el("section", { class: "card" }, factsOf(found, force.node));
@@ -49,7 +49,7 @@ export const onePage: OpenPage = (frame, [id = ""]) => {
   }
 
   function unknown(): HTMLElement {
-    const config = known?.config ?? null;
+    const config = live.known?.config ?? null;
     const kept = config === null ? null : (config.global.decisions ?? KEPT);
     const latest = kept === null ? "The latest requests" : `The latest ${number(kept)} requests of all workers`;
     const memory = kept === 0 ? "The gateway remembers none: global.decisions is 0." : `${latest} are remembered, as global.decisions says, from their end until a restart.`;

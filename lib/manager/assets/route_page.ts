@@ -11,7 +11,7 @@ import { hashFor } from "./url_hash.ts";
 import { conditionTexts, exampleFor } from "./conditions.ts";
 import { disabledOf, faultsOf, methodsOf, patternOf, placeOf, type PluginPlace } from "./inventory.ts";
 import { live } from "./live.ts";
-import type { Frame, Known, OpenPage } from "./page.ts";
+import type { Frame, OpenPage } from "./page.ts";
 import { breadcrumbs, factList, figureStrip, loading, section, slot } from "./components.ts";
 import { Pipeline } from "./pipeline.ts";
 import { pluginDetails } from "./services_page.ts";
@@ -76,11 +76,11 @@ function routeDetail(config: ProxyConfig, service: ServiceConfig, route: RouteCo
     return pipeline;
   }
 
-  function update(known: Known): void {
+  function update(): void {
     changes.refresh();
-    asking.update(known.now);
+    asking.update();
     strip.update(live.figures.route(service.name, route.name));
-    charts.update(known);
+    charts.update();
     warnings.update(live.warningsOf(service.name, route.name));
     drawTraffic();
   }

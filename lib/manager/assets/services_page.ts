@@ -147,11 +147,11 @@ function serviceDetail(service: ServiceConfig, globals: readonly PluginConfig[],
   );
   return {
     node,
-    update(known) {
+    update() {
       changes.refresh();
       warnings.update(live.warningsOf(service.name));
       strip.update(live.figures.service(service.name));
-      charts.update(known);
+      charts.update();
       const health = live.health(service.name);
       const { text, tone } = usableLabel(health?.upstreams ?? null, service.upstreams.length);
       badge.set({ text: health === null ? `${text} upstreams` : text.replace(/ usable$/, " upstreams usable"), tone });

@@ -40,6 +40,7 @@ class TestsPage implements Page {
     ({ tests, digest }) => [tests, digest, this.#frame.session?.role, this.#frame.session?.write],
   );
   #status: Status | null = null;
+  #isRunning = false;
 
   constructor(frame: Frame) {
     this.#frame = frame;
@@ -81,12 +82,16 @@ class TestsPage implements Page {
 
   /** A dry run runs them all. */
   async #run(result: HTMLElement, shown: (validation: Validation) => HTMLElement): Promise<void> {
+    if (this.#isRunning) return;
+    this.#isRunning = true;
     replace(result, loading("the tests of the file"));
     try {
       replace(result, shown(await ask<Validation>("POST", "/gateway/reload?dry_run=true")));
     } catch (error) {
       if (isSessionEnd(error)) return this.#frame.showError(error);
       replace(result, el("div", { class: "notice notice--bad" }, `The tests were not run. ${messageOf(error)}`));
+    } finally {
+      this.#isRunning = false;
     }
   }
 

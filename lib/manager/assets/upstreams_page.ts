@@ -72,7 +72,7 @@ function figuresOf({ service, upstream }: UpstreamRow): TryFigures | null {
   return live.figures.upstream(service.name, upstream.id);
 }
 
-/** Health events arrive only when a state has changed: the statistics are newer. */
+/** The health is sent only when a state has changed: the statistics are newer. */
 function inFlightOf(row: UpstreamRow): number | null {
   return figuresOf(row)?.in_flight ?? stateOf(row)?.in_flight ?? null;
 }
@@ -166,14 +166,14 @@ function upstreamDetail(row: UpstreamRow, frame: Frame): Detail {
   );
   return {
     node,
-    update(known) {
+    update() {
       const current = stateOf(row);
       badge.set(upstreamLabel(current));
       setOptional(circuit, circuitLabel(live.health(service.name)?.circuit_breaker));
       actions.refresh();
       changes.refresh();
       const figures = figuresOf(row);
-      charts.update(known);
+      charts.update();
       strip.update(figures === null ? null : { ...figures, in_flight: inFlightOf(row) ?? 0 });
       const { since = null, until: end = null, reason = null } = current ?? {};
       drawState({ since, until: end, reason }, shareText(live.share(service, upstream.id)));

@@ -1,5 +1,5 @@
-import { describe, expect, it } from "vitest";
-import { asking } from "../../../lib/manager/assets/asking.ts";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
+import { asking, figuresAt } from "../../../lib/manager/assets/asking.ts";
 import { whenChanged } from "../../../lib/manager/assets/dom.ts";
 
 /** Questions whose answers come when they are told to, and what was made of them. */
@@ -46,6 +46,31 @@ describe("a question of a page", () => {
     answers[0]![how]("late");
     await loaded;
     expect(seen).toEqual([]);
+  });
+});
+
+describe("figures of a page", () => {
+  it("figures of a page are asked for again after their pause, and not while an answer is awaited that takes longer", async () => {
+    const answers: ((value: unknown) => void)[] = [];
+    vi.stubGlobal("document", { createElement: () => ({ isConnected: true, setAttribute: () => {}, append: () => {} }) });
+    vi.stubGlobal("fetch", () => new Promise((resolve) => void answers.push((value) => resolve(Response.json(value)))));
+    const clock = vi.spyOn(performance, "now");
+    onTestFinished(() => void (vi.unstubAllGlobals(), clock.mockRestore()));
+    const seen: unknown[] = [];
+    const { update } = figuresAt("/figures", "Figures", (found) => seen.push(found));
+    const updateAt = (ms: number) => (clock.mockReturnValue(ms), update());
+    for (const ms of [1, 2_500, 9_000]) updateAt(ms);
+    expect(answers).toHaveLength(1);
+    answers[0]!("late");
+    await vi.waitFor(() => expect(seen).toEqual(["late"]));
+    for (const ms of [9_001, 9_002, 11_002]) updateAt(ms);
+    expect(answers).toHaveLength(2);
+    answers[1]!("again");
+    await vi.waitFor(() => expect(seen).toEqual(["late", "again"]));
+    updateAt(11_000);
+    expect(answers).toHaveLength(2);
+    updateAt(11_001);
+    expect(answers).toHaveLength(3);
   });
 });
 
