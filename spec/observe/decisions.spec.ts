@@ -185,6 +185,22 @@ describe("a decision", () => {
     expect(await find("r")).toMatchObject({ service: "shop", route: "route 0", by: "upstream", tries: [{ upstream: "a" }] });
   });
 
+  it("has its names, which are looked up once for a configuration, and again where they were forgotten", async () => {
+    const { end, find, metrics, reload } = kept();
+    const lookUp = vi.spyOn(metrics.decisions!, "numberOf");
+    const found = () => find("r").then((decision) => [decision?.service, decision?.route]);
+    end("r", {}, { service: "shop", route: "items" });
+    expect(await found()).toEqual(["shop", "items"]);
+    lookUp.mockClear();
+    expect([await found(), lookUp.mock.calls.length]).toEqual([["shop", "items"], 0]);
+    for (let i = metrics.decisions!.names.size; i <= metrics.decisions!.maxNames; i++) metrics.decisions!.numberOf(`name ${i}`);
+    expect(await found()).toEqual(["shop", "items"]);
+    await reload(100);
+    lookUp.mockClear();
+    expect(await found()).toEqual(["shop", "items"]);
+    expect(lookUp).toHaveBeenCalledWith("items");
+  });
+
   it("of an id that is used twice is the newest", async () => {
     const { end, find } = kept();
     for (const status of [401, 403, 200]) end("twice", {}, { status });
