@@ -1,7 +1,8 @@
 /**
  * The endpoints of the management UI: serves pages, forwards /api to the admin interface, and adds security headers to every reply.
  */
-import { hasHeader, type HeaderList } from "../http/headers.ts";
+import { version } from "../base/version.ts";
+import { hasHeader, withHeader, type HeaderList } from "../http/headers.ts";
 import { isForeign } from "../http/own_pages.ts";
 import { allowedHosts, HOST_NOT_ALLOWED } from "../operator/allowed_hosts.ts";
 import { problem, type Reply } from "../http/reply.ts";
@@ -35,12 +36,18 @@ export function createEndpoints(findFile: FindFile, forward: Forward, hosts: rea
         const detail = "Only pages of this server may make changes. A proxy in front of it must not change the Host header.";
         return problem(call, "forbidden", { detail });
       }
-      return forward(inbound, (path.slice(4) || "/") + query);
+      return path === "/api/gateway/now" ? withVersion(forward(inbound, path.slice(4) + query)) : forward(inbound, (path.slice(4) || "/") + query);
     }
     const file = findFile(path, inbound.headers);
     if (file === null) return problem(call, "route_not_found", { detail: "There is no such page; the management UI starts at /." });
     return READING.has(method) ? file : wrongMethod(inbound, "GET, HEAD");
   }
+}
+
+/** The UI's own version, to be compared with the gateway's: for who has signed in, like that. */
+async function withVersion(reply: Promise<Reply>): Promise<Reply> {
+  const answered = await reply;
+  return answered.status === 200 ? { ...answered, headers: withHeader(answered.headers, "Management-UI-Version", version) } : answered;
 }
 
 const TO_LOG_IN =

@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import { request as tlsRequest } from "node:https";
 import tls from "node:tls";
 import { describe, expect, it, onTestFinished } from "vitest";
+import { version } from "../../lib/base/version.ts";
 import { PASSWORD, RIGHT, startAdmin, USER, WRONG } from "../admin/harness.ts";
 import { CA, SERVER } from "../support/certs.ts";
 import { h2Ask, h2TlsSession } from "../support/h2_client.ts";
@@ -126,6 +127,9 @@ describe("/api", () => {
     expect(json(config).AdminPassword).toBe(PASSWORD);
     expect(config.headers["cache-control"]).toBe("no-store");
     expect((await ask("POST", "/api/gateway/reload", { headers: { ...own, Cookie } })).status).toBe(200);
+    // Like the gateway's, the version is for who has signed in.
+    const versions = await Promise.all([{ Cookie }, {}].map((headers) => ask("GET", "/api/gateway/now?figures=total", { headers })));
+    expect(versions.map(({ status, headers }) => [status, headers["management-ui-version"]])).toEqual([[200, version], [401, undefined]]);
     const out = await ask("DELETE", "/api/logout", { headers: { ...own, Cookie } });
     expect([out.status, out.body.length]).toEqual([204, 0]);
     expect(out.headers["set-cookie"]![0]).toMatch(/^token=; .*Max-Age=0$/);

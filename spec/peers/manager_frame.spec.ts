@@ -156,6 +156,26 @@ describe("the page Tests", () => {
   });
 });
 
+describe("a gateway of another version", () => {
+  it("is named at the top beside the UI's version; a page that cannot show what it answers says so, and the others go on", async () => {
+    const { page, errors } = await shared.openOverview(shop([(await upstream()).port]));
+    const notice = page.getByText(/^The gateway is edge-gateway /);
+    expect(await notice.count()).toBe(0);
+    const other = 'if (now.status) now.status = { ...now.status, version: "0.0.1", certificates: undefined };';
+    const answer = `real(path.replace(/&known=.*/, ""), options).then(async (reply) => { const now = await reply.json(); ${other} return new Response(JSON.stringify(now), reply); })`;
+    await page.evaluate(`void ((real) => { window.fetch = (path, options) => (path.includes("/gateway/now") ? ${answer} : real(path, options)); })(fetch)`);
+    await heading(page, "Page not shown");
+    await page.getByText(/^This page cannot show what the gateway has answered\. /).waitFor();
+    await soon(() => notice.innerText()).toMatch(/^The gateway is edge-gateway 0\.0\.1, this management UI is \d+\.\d+\.\d+.*\. Reload the page; if this notice stays, start the UI of the gateway's version\.$/);
+    expect(await allFaultsOf(page)).toEqual([]);
+    await page.getByRole("link", { name: "Routes" }).first().click();
+    await heading(page, "Routes");
+    await soon(() => page.locator("tbody th").allInnerTexts()).toEqual(["list", "item", "cart"]);
+    expect(await notice.count()).toBe(1);
+    expect(errors).toHaveLength(1);
+  });
+});
+
 describe("a page whose module does not arrive", () => {
   it("says so, and the others go on", async () => {
     const { page, process } = await openOverview(shared.browser, shop([(await upstream()).port]));

@@ -3,15 +3,12 @@
  */
 import type { ConfigInput } from "../../config/model.ts";
 import type { DisplayedPlugin, DisplayedRoute, DisplayedService } from "../../gateway/displayed_config.ts";
-import type { GatewayStatus, LastReload, Reloaded, TestReport, TestResult as OwnResult, Warning as OwnWarning } from "../../gateway/status.ts";
+import type { GatewayStatus, LastReload, Refusal as OwnRefusal, Reloaded, ShownIssue, TestReport, TestResult as OwnResult, Warning as OwnWarning } from "../../gateway/status.ts";
 import type { Figures as OwnFigures, GatewayStats, Point as OwnPoint, TryFigures as OwnTries } from "../../observe/stats.ts";
 import type { View } from "../../operator/json_view.ts";
 import type { DryRun } from "../../proof/dry_run.ts";
 import type { CountedPlugin, Explanation as OwnExplanation, ExplainedPlugin as OwnPlugin, Question, RunningPlugin } from "../../proof/explain.ts";
 import type { UpstreamReport, UpstreamSetReport } from "../../upstream/upstream_report.ts";
-
-/** What older gateways do not send. */
-type Newer<T, Name extends keyof T> = Omit<T, Name> & Partial<Pick<T, Name>>;
 
 type ServiceInput = ConfigInput["services"][number];
 export type PluginConfig = DisplayedPlugin;
@@ -42,30 +39,23 @@ export interface ProxyConfig {
 /** GET /gateway/config: names of settings and their values. */
 export type Settings = Readonly<Record<string, string>>;
 
-/** Newer gateways have further codes. */
-export type Warning = Newer<PlacedWarning, "path" | "line" | "column" | "example" | "remedy"> & { readonly code: string };
-type PlacedWarning = Omit<OwnWarning, "code"> & Pick<Issue, "line" | "column">;
+/** "tests_failed": said by the pages themselves. */
+export type Warning = Omit<OwnWarning, "code"> & Pick<Issue, "line" | "column"> & { readonly code: OwnWarning["code"] | "tests_failed" };
 export type Reload = View<LastReload>;
-/** Older gateways send issues as lines. */
-export type Refusal = { readonly file?: string | null; readonly issues: readonly (Issue | string)[] };
-export type Issue = DryRun["issues"][number];
+export type Refusal = OwnRefusal;
+export type Issue = ShownIssue;
 export type Change = Reloaded["changes"][number];
 
 /** GET /gateway/status; in GET /gateway/now when something in it has changed. */
-export type Status = Newer<Omit<View<GatewayStatus>, "uptime_ms" | "counts" | "warnings">, "tests" | "workers" | "counters"> & {
-  readonly uptime_s: number;
-  readonly counts: Readonly<Record<string, number>>;
-  readonly warnings: readonly Warning[];
-};
+export type Status = Omit<View<GatewayStatus>, "uptime_ms" | "warnings"> & { readonly uptime_s: number; readonly warnings: readonly Warning[] };
 export type Certificate = Status["certificates"][number];
 
 /** GET /gateway/health; in GET /gateway/now when a state in it has changed. */
 export interface Health {
   readonly services: readonly ServiceHealth[];
 }
-export type ServiceHealth = Omit<View<UpstreamSetReport>, "upstreams"> & { readonly upstreams: readonly UpstreamHealth[] };
-/** Newer gateways have further states. */
-export type UpstreamHealth = Newer<Omit<View<UpstreamReport>, "state">, "group" | "admin_state"> & { readonly state: string };
+export type ServiceHealth = View<UpstreamSetReport>;
+export type UpstreamHealth = View<UpstreamReport>;
 
 export type Figures = View<OwnFigures>;
 export type TryFigures = View<OwnTries>;
@@ -101,7 +91,7 @@ export type PluginCounts = Pick<CountedPlugin, "requests" | "answered">;
 export type ExplainRequest = Omit<View<Question>, "headers"> & { readonly headers: Readonly<Record<string, string>> };
 
 /** Its reply; nothing is forwarded. */
-export type Explanation = Newer<Omit<OwnExplanation, "hashOn" | "upstreamHeaders" | "sticky" | "upstreams" | "plugins">, "candidates"> & {
+export type Explanation = Omit<OwnExplanation, "hashOn" | "upstreamHeaders" | "sticky" | "upstreams" | "plugins"> & {
   readonly upstreams: readonly UpstreamHealth[];
   readonly plugins: readonly ExplainedPlugin[];
 };
@@ -109,13 +99,14 @@ export type ExplainedPlugin = Pick<OwnPlugin, keyof RunningPlugin | "status" | "
 
 /** GET /gateway/tests: the last run of the configuration's tests, also of a configuration that was refused; without a time none have run. */
 export interface TestRun extends Pick<TestReport, "passed" | "failed"> {
-  readonly at?: string | null;
+  readonly at: string | null;
   /** Of the configuration that was tested. */
-  readonly digest?: string | null;
-  readonly tests: readonly TestResult[];
+  readonly digest: string | null;
+  readonly tests: readonly WrittenTest[];
 }
+export type TestResult = OwnResult & Pick<Issue, "line" | "column" | "file">;
 /** `request`: as written; null: not known. */
-export type TestResult = Newer<OwnResult, "differing"> & Partial<Pick<Issue, "line" | "column" | "file"> & { readonly request: unknown }>;
+export type WrittenTest = TestResult & { readonly request: unknown };
 
 /** Reply to POST /gateway/reload. */
 export type { Reloaded } from "../../gateway/status.ts";

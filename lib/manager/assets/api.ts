@@ -41,6 +41,9 @@ const REPLY_MS = 12_000;
 /** A large configuration takes longer. */
 const POST_MS = 40_000;
 
+/** Of the management UI that answered first, so of this page; null: not known yet. */
+export let ownVersion: string | null = null;
+
 interface Asked {
   /** Sent as JSON. */
   readonly body?: unknown;
@@ -90,6 +93,7 @@ async function send(method: Method, path: string, { body, text, authorization, i
     const isLate = error instanceof DOMException && error.name === "TimeoutError";
     throw new ApiError(0, { detail: isLate ? "The gateway's admin interface takes too long to answer." : "The management server does not answer. Is it still running?" }, null);
   }
+  ownVersion ??= response.headers.get("Management-UI-Version");
   if (response.ok) return { response, bytes };
   const value = parsed(decoded(bytes));
   const wait = Number(response.headers.get("Retry-After") ?? Number.NaN);

@@ -131,7 +131,7 @@ export function inForce({ digest, changes }: Applied): { readonly node: HTMLElem
     node: el("div", { class: "notice notice--good stack" }, el("p", {}, el("strong", {}, title), " Digest ", el("span", { class: "mono" }, digest), "."), where, changes.length > 0 && changeList(changes)),
     update({ status }) {
       if (status === null) return;
-      const { workers = null } = status;
+      const { workers } = status;
       const on = workers === null ? "by the one process" : `on ${workers.serving} of ${workers.configured} workers`;
       setText(where, status.digest === digest ? `In force ${on}.` : `In force is now ${status.digest}.`);
     },

@@ -79,7 +79,7 @@ export function issueLinks(issues: readonly Issue[]): HTMLElement {
 function meaningOf({ outcome, issues, tests, untested, diff, requests, warnings }: Validation): readonly Child[] {
   const isUnsigned = issues.every(({ code }) => code === "unsigned");
   const refused = notice(isUnsigned ? "warn" : "bad", isUnsigned ? "The gateway would accept it with a signature." : "The gateway would refuse it.", "", issueLinks(issues));
-  return [outcome === "refused" ? refused : el("p", {}, fixedBadge("good", "The gateway would accept it")), ...(diff === null ? [] : routeChanges(diff)), ...testsOf(tests, untested), ...moved(requests), warnings.length > 0 && el("details", { class: "more" }, el("summary", {}, counted(warnings.length, "warning")), listOf(warnings, ({ message, remedy }) => [`${message} ${remedy ?? ""}`]))];
+  return [outcome === "refused" ? refused : el("p", {}, fixedBadge("good", "The gateway would accept it")), ...(diff === null ? [] : routeChanges(diff)), ...testsOf(tests, untested), ...moved(requests), warnings.length > 0 && el("details", { class: "more" }, el("summary", {}, counted(warnings.length, "warning")), listOf(warnings, ({ message, remedy }) => [`${message} ${remedy}`]))];
 }
 
 function routeChanges({ guards_lost: lost, removed, changed, added, other }: NonNullable<Validation["diff"]>): readonly Child[] {
@@ -100,7 +100,7 @@ function part<T>(title: string, tone: "good" | "warn" | "bad" | "idle", items: r
 
 function testsOf(tests: Validation["tests"], untested: string | null): readonly Child[] {
   if (tests === null) return [el("p", { class: "muted" }, "The configuration has no tests.")];
-  const { passed, failed, failures = [] } = tests;
+  const { passed, failed, failures } = tests;
   const list = listOf(failures, ({ name, line, column, differences }) => [line === null ? name : link(`#/edit?line=${line}&column=${column ?? 1}`, name), `: ${differences.join("; ")}`]);
   const text = failed === 0 ? `${counted(passed, "test")} passed.` : `${number(failed)} of ${counted(passed + failed, "test")} failed.`;
   return [notice(failed === 0 ? "good" : "bad", text, "", untested !== null && el("p", {}, untested), failures.length > 0 && list)];

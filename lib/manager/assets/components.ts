@@ -133,11 +133,6 @@ export function unreadable(what: string, error: unknown, again: () => void): rea
   ];
 }
 
-/** In place of what an older gateway does not have: it "reports no tests". */
-export function olderGateway(does: string, endpoint: string): HTMLElement {
-  return notice("warn", `This gateway ${does}.`, `It is an older version, without ${endpoint}. All other pages work.`);
-}
-
 export interface Badge {
   readonly node: HTMLElement;
   set(label: Label): void;
@@ -212,9 +207,9 @@ export function changeList(changes: readonly Change[]): HTMLElement {
 }
 
 /** The errors of a refused configuration: where each is, and what is wrong. */
-export function issueList({ file = null, issues }: Refusal): HTMLElement {
+export function issueList({ file, issues }: Refusal): HTMLElement {
   const placeOf = (issue: Issue): string => [issue.file ?? file, issue.line, issue.column].filter((part) => part !== null).join(":");
-  const items = issues.map((issue) => el("li", {}, typeof issue === "string" ? issue : [placeOf(issue), issue.path, issue.message].filter((part) => part !== "").join("  ")));
+  const items = issues.map((issue) => el("li", {}, [placeOf(issue), issue.path, issue.message].filter((part) => part !== "").join("  ")));
   return el("div", { class: "lines", tabindex: "0", role: "region", "aria-label": "Errors in the configuration" }, el("ul", { class: "issues mono" }, ...items));
 }
 

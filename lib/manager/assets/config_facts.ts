@@ -19,8 +19,7 @@ export function configFacts({ digest, loaded_at: loaded, last_reload: last, coun
     ["In force since", el("span", {}, moment(loaded), " (", ageOf(loaded), ")")],
     ["Digest", el("span", { class: "mono" }, digest)],
     ["Contents", countsText(counts)],
-    // Older gateways report none.
-    tests === undefined ? null : ["Tests", link("#/tests", testsText(tests))],
+    ["Tests", link("#/tests", testsText(tests))],
     ["Last reload", last === null ? "none since the start" : lastReload(last)],
   ]);
 }
@@ -32,10 +31,10 @@ export function shownOf({ digest, loaded_at: loaded, last_reload: last, last_cha
 
 function lastReload({ at, by, outcome }: Reload): HTMLElement {
   const badge = outcome === "taken" ? fixedBadge("good", "Accepted") : fixedBadge("bad", "Refused");
-  return el("span", {}, badge, " ", ageOf(at), `, by ${BY[by] ?? by}`);
+  return el("span", {}, badge, " ", ageOf(at), `, by ${BY[by]}`);
 }
 
-function testsText(tests: NonNullable<Status["tests"]> | null): string {
+function testsText(tests: Status["tests"]): string {
   if (tests === null) return "none";
   return tests.failed > 0 ? `${number(tests.failed)} failed, ${number(tests.passed)} passed` : `${number(tests.passed)} passed`;
 }

@@ -5,8 +5,8 @@ import { ApiError, messageOf, type Issue, type Warning } from "./api.ts";
 
 /** What the editor reads of the reply to POST /gateway/validate. */
 export interface Verdict {
-  readonly issues: readonly (Issue | string)[];
-  readonly warnings: readonly (Warning & { readonly line?: number | null; readonly column?: number | null })[];
+  readonly issues: readonly Issue[];
+  readonly warnings: readonly Warning[];
   readonly tests: { readonly passed: number; readonly failed: number } | null;
 }
 
@@ -84,16 +84,13 @@ export class Checks {
 }
 
 function findingsOf(text: string, { issues, warnings }: Verdict): readonly Finding[] {
-  const at = (line: number | null = null, column: number | null = null) => (line === null ? null : offsetIn(text, line, column ?? 1));
+  const at = (line: number | null, column: number | null) => (line === null ? null : offsetIn(text, line, column ?? 1));
   const errors = issues.map((issue): Finding => {
-    if (typeof issue === "string") return { kind: "error", at: null, message: issue };
     const { path, line, column, message, file, code } = issue;
     const where = [file === undefined ? "" : line === null ? file : `${file}:${line}:${column}`, path].filter((part) => part !== "");
     return { kind: code === "unsigned" ? "warning" : "error", at: file === undefined ? at(line, column) : null, message: [...where, message].join(": ") };
   });
-  const others = warnings.map(({ line, column, message, remedy }): Finding => {
-    return { kind: "warning", at: at(line, column), message: remedy === undefined ? message : `${message} Remedy: ${remedy}` };
-  });
+  const others = warnings.map(({ line, column, message, remedy }): Finding => ({ kind: "warning", at: at(line, column), message: `${message} Remedy: ${remedy}` }));
   return [...errors, ...others];
 }
 

@@ -12,7 +12,7 @@ const MAX_PLACES = 4;
 
 /** Hidden while no faults are injected. */
 export function faultBanner() {
-  const node = el("div", { class: "banner banner--faults", role: "status", hidden: true });
+  const node = el("div", { class: "banner banner--warn", role: "status", hidden: true });
   const draw = whenChanged((faults: readonly Warning[]) => {
     node.hidden = faults.length === 0;
     if (faults.length === 0) return replace(node);

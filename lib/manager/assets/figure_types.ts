@@ -76,8 +76,8 @@ export interface PluginFigures {
     readonly route: string | null;
     readonly id: string;
     readonly requests: number;
-    /** Those that it answered itself. An older gateway does not tell. */
-    readonly answered?: number;
+    /** Those that it answered itself. */
+    readonly answered: number;
     readonly seconds: number;
     readonly results: Readonly<Record<string, number>>;
     /** Of rate limits. */
@@ -85,8 +85,8 @@ export interface PluginFigures {
   }[];
   /** Without those that have neither. */
   readonly routes: readonly { readonly service: string | null; readonly route: string | null; readonly cache: Readonly<Record<string, number>>; readonly refusals: Readonly<Record<string, number>> }[];
-  /** What caches hold now, and what they have dropped for want of room. An older gateway does not tell. */
-  readonly caches?: readonly {
+  /** What caches hold now, and what they have dropped for want of room. */
+  readonly caches: readonly {
     readonly service: string | null;
     readonly route: string | null;
     readonly id: string;

@@ -23,8 +23,6 @@ type State =
   | { readonly is: "signed in"; readonly page: Page | null };
 
 const ASKING: State = { is: "asking", page: null };
-/** For gateways that report no session. */
-const READER: Session = { user: "", role: "admin", write: false, expiresAt: null };
 const LEAVE = "What you entered has not been applied. Leave and lose it?";
 /** A session is renewed once this part of it has passed. */
 const RENEWED_AFTER = 1 / 4;
@@ -124,7 +122,12 @@ class App implements Frame {
     this.#shell.draw(known, loss, this.#session);
     setLive(known);
     updateAges(known.now);
-    page.update(known);
+    try {
+      page.update(known);
+    } catch (error) {
+      reportError(error);
+      this.#showPage(parseHash(location.hash).page, unreadablePage(error, () => this.#show()));
+    }
     clearTimeout(this.#countdown);
     // While the connection is lost nothing else updates the countdown and the ages, and no figures are asked for while the tab is hidden.
     if (loss !== null) this.#countdown = window.setTimeout(() => !document.hidden && this.#draw(), 1000);
@@ -151,7 +154,14 @@ class App implements Frame {
     const isClosed = section?.writes === true && this.#session?.write === false;
     const open = await opener(isClosed ? READ_ONLY : section, isClosed ? 0 : segments.length).catch((): OpenPage => unloadablePage);
     if (own !== this.#turn || this.#state.is !== "signed in") return;
-    this.#showPage(name, open(this, segments));
+    let page: Page;
+    try {
+      page = open(this, segments);
+    } catch (error) {
+      reportError(error);
+      page = unreadablePage(error, () => this.#show());
+    }
+    this.#showPage(name, page);
   }
 
   #showPage(name: string, page: Page): void {
@@ -262,7 +272,6 @@ class App implements Frame {
       const { status } = error as ApiError;
       this.#renewAt = Date.now() + RENEW_AGAIN_MS;
       if (status === 401) this.showError(error);
-      else if (status === 404 && method === "GET") this.#setSession(READER);
     } finally {
       if (own === this.#asking) this.#asking = null;
     }
@@ -271,8 +280,7 @@ class App implements Frame {
 
   #setSession(session: Session): void {
     this.#session = session;
-    const left = session.expiresAt === null ? Number.POSITIVE_INFINITY : session.expiresAt - this.#live.known.now;
-    this.#renewAt = Date.now() + left * RENEWED_AFTER;
+    this.#renewAt = Date.now() + (session.expiresAt - this.#live.known.now) * RENEWED_AFTER;
     if (this.#user !== null && this.#user !== session.user) this.#forget();
     this.#user = session.user;
     draft.keepFor(session.user);
@@ -313,6 +321,11 @@ function notFoundPage(): Page {
 function unloadablePage(): Page {
   const text = "This page could not be loaded. The management UI may have been updated or have ended.";
   return emptyPage("Page not loaded", text, button("Reload", () => location.reload()));
+}
+
+/** It cannot show an answer of the gateway, as one of another version may have. */
+function unreadablePage(error: unknown, again: () => void): Page {
+  return emptyPage("Page not shown", `This page cannot show what the gateway has answered. ${messageOf(error)}`, button("Try again", again));
 }
 
 function emptyPage(title: string, text: string, remedy: HTMLElement): Page {

@@ -144,7 +144,7 @@ function healthCard(): Part<[Health | null]> {
 /** Its elements survive a change of state, and with them the focus. */
 function serviceRow({ name, upstreams }: ServiceHealth): Cell {
   const circuit = stateBadge();
-  const shown = orderOf(upstreams).map(({ id, host, port, group = null }) => {
+  const shown = orderOf(upstreams).map(({ id, host, port, group }) => {
     const badge = stateBadge();
     const texts = [el("span", { class: "mono" }, id), group !== null && el("span", { class: "muted" }, group)];
     const place = { class: "health__upstream", href: hashFor("upstreams", name, id), title: `${host}:${port}` };
@@ -225,7 +225,7 @@ function durationText(seconds: number): string {
 
 /** Empty where one thread serves, which is not worth a word. */
 function workersOf({ workers }: Status): readonly string[] {
-  if (workers == null) return [];
+  if (workers === null) return [];
   const { configured, serving, restarts } = workers;
   return [`${serving} of ${configured} workers`, ...(restarts === 0 ? [] : [counted(restarts, "restart")])];
 }

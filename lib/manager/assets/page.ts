@@ -46,8 +46,8 @@ export interface Session {
   readonly role: "admin" | "viewer";
   /** Whether the gateway takes changes from this user: an admin's, with ADMIN_WRITE. */
   readonly write: boolean;
-  /** By the gateway's clock, in ms since 1970; null: not known. */
-  readonly expiresAt: number | null;
+  /** By the gateway's clock, in ms since 1970. */
+  readonly expiresAt: number;
 }
 
 /** What the frame provides to each page. */

@@ -2,7 +2,7 @@
  * Draws the path of a request: plugins level by level in the order in which they run, the balancing strategy, and the upstreams with their
  * state and share. Each stage is a button that opens its details.
  */
-import type { ExplainedPlugin, Figures, PluginCounts, ServiceConfig, TryFigures, UpstreamHealth } from "./api.ts";
+import type { ExplainedPlugin, Figures, PluginCounts, ServiceConfig, ServiceHealth, TryFigures, UpstreamHealth } from "./api.ts";
 import { circuitLabel, upstreamLabel } from "./state_labels.ts";
 import { button, el, replace, setText, svg } from "./dom.ts";
 import { counted, milliseconds, number, percent, perSecond, unbroken } from "./format.ts";
@@ -38,7 +38,7 @@ type PlannedPlugin = Pick<ExplainedPlugin, "level" | "name" | "id" | "config" | 
 export interface Traffic {
   /** Statistics of the route; null: none. */
   readonly route: Figures | null;
-  readonly circuit: string | null;
+  readonly circuit: ServiceHealth["circuit_breaker"];
   /** Of the plugin at that index; null: not counted. */
   counts(index: number): PluginCounts | null;
   /** Faults of the plugin at that index. */
@@ -117,7 +117,7 @@ export class Pipeline {
       write(lines, [...countTexts(traffic.counts(i)), faults === 0 ? "" : counted(faults, "failure")]);
       lines[2]!.classList.toggle("figure--bad", faults > 0);
     }
-    setOptional(this.#circuit, circuitLabel(traffic.circuit === null ? null : { state: traffic.circuit }));
+    setOptional(this.#circuit, circuitLabel(traffic.circuit));
     for (const { id, badge, meter, curve, lines } of this.#upstreams) {
       const { health, figures, share } = traffic.upstream(id);
       badge.set(upstreamLabel(health));

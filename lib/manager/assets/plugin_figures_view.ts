@@ -24,10 +24,10 @@ export function pluginFigures() {
   const explained = "Since the start of the gateway; of plugins that have had requests. How full caches are is of this moment; each worker has its own, and these are the sums.";
   const node = el("div", { class: "stack live" }, asking.note, kinds.node, refusals.node, caches.node, held.node, circuits.node, el("p", { class: "muted" }, explained));
   /** Of each instance that has had requests; null: not known yet. */
-  let counts: ReadonlyMap<string, Partial<PluginCounts>> | null = null;
+  let counts: ReadonlyMap<string, PluginCounts> | null = null;
   return { node, update: asking.update, counts: () => counts };
 
-  function show({ plugins, routes, caches: stores = [], circuits: all }: PluginFigures): void {
+  function show({ plugins, routes, caches: stores, circuits: all }: PluginFigures): void {
     counts = new Map(plugins.map((each) => [instanceKey(each), each]));
     kinds.show(grouped(plugins, ({ plugin }) => plugin).map(([kind, instances]) => {
       const [requests, seconds] = [sum(instances.map((each) => each.requests)), sum(instances.map((each) => each.seconds))];

@@ -27,8 +27,7 @@ export const page: OpenPage = () => {
   const count = (what: "requests" | "answered") => ({ plugin, key }: PluginRow) => {
     const counts = figures.counts();
     if (counts === null || !plugin.enabled) return null;
-    const found = counts.get(key);
-    return found === undefined ? 0 : (found[what] ?? null);
+    return counts.get(key)?.[what] ?? 0;
   };
   const faults = (row: PluginRow) => live.known && faultsOf(live.known.status, row);
   const table = new DataTable<PluginRow>({

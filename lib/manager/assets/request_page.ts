@@ -3,7 +3,7 @@
  */
 import { ask, ApiError, type RequestDecision } from "./api.ts";
 import { askingFor } from "./asking.ts";
-import { factList, link, loading, notice, olderGateway, section, stateBadge } from "./components.ts";
+import { factList, link, loading, notice, section, stateBadge } from "./components.ts";
 import { button, el, replace } from "./dom.ts";
 import { milliseconds, moment, number } from "./format.ts";
 import { live } from "./live.ts";
@@ -36,9 +36,8 @@ export const onePage: OpenPage = (frame, [id = ""]) => {
     if (status !== null && digest !== null) force.set(status.digest === digest ? { text: "In force", tone: "good" } : { text: "No longer in force", tone: "idle" });
   }
 
-  function show(found: RequestDecision | "unknown" | "older"): void {
-    if (found === "older") return replace(node, olderGateway("does not remember requests", "GET /gateway/requests/{id}"));
-    if (found === "unknown") return replace(node, unknown(), el("p", {}, button("Look again", () => void look())));
+  function show(found: RequestDecision | null): void {
+    if (found === null) return replace(node, unknown(), el("p", {}, button("Look again", () => void look())));
     digest = found.digest;
     update();
     const cells = found.tries.map(({ upstream, status, ms }) => [placeLink(["upstreams", found.service, upstream]), status ?? "no response", milliseconds(ms)]);
@@ -57,15 +56,16 @@ export const onePage: OpenPage = (frame, [id = ""]) => {
   }
 };
 
-async function decisionOf(id: string): Promise<RequestDecision | "unknown" | "older"> {
-  if (!ID.test(id)) return "unknown";
+/** Null: none with this id is remembered. */
+async function decisionOf(id: string): Promise<RequestDecision | null> {
+  if (!ID.test(id)) return null;
   try {
     // A path may have all characters of ids as they are; the manager lets no encoded slash pass.
     return await ask<RequestDecision>("GET", `/gateway/requests/${id}`);
   } catch (error) {
-    if (!(error instanceof ApiError && error.status === 404)) throw error;
-    // The reply for an unknown id has it; older gateways have no such path.
-    return error.problem.id === undefined ? "older" : "unknown";
+    // The reply for an unknown id has it.
+    if (error instanceof ApiError && error.status === 404 && error.problem.id !== undefined) return null;
+    throw error;
   }
 }
 

@@ -89,7 +89,7 @@ function routeDetail(config: ProxyConfig, service: ServiceConfig, route: RouteCo
     const { name } = service;
     drawing?.update({
       route: live.figures.route(name, route.name),
-      circuit: live.health(name)?.circuit_breaker?.state ?? null,
+      circuit: live.health(name)?.circuit_breaker ?? null,
       counts: (i) => counts[i] ?? null,
       faults: (i) => faultsOf(live.known?.status ?? null, running[i]!),
       upstream: (id) => ({ health: live.upstream(name, id), figures: live.figures.upstream(name, id), share: live.share(service, id) }),

@@ -1,6 +1,7 @@
 /**
  * What stands around a page: the navigation, the state of the connection and of the session, banners and messages; and the login page's card.
  */
+import { ownVersion } from "./api.ts";
 import { button, el, replace, setText, svg } from "./dom.ts";
 import { faultBanner } from "./fault_banner.ts";
 import { moment, timeZone, until } from "./format.ts";
@@ -73,9 +74,12 @@ export class Shell {
   }
 
   draw(known: Known, loss: ConnectionLoss | null, session: Session | null): void {
-    const { brandName, brandVersion, connection, connectionText, main } = this.#el;
+    const { brandName, brandVersion, versions, connection, connectionText, main } = this.#el;
     setText(brandName, known.config?.global.name || "edge-gateway");
-    setText(brandVersion, known.status === null ? "" : `edge-gateway ${known.status.version}`);
+    const version = known.status?.version ?? null;
+    setText(brandVersion, version === null ? "" : `edge-gateway ${version}`);
+    versions.hidden = version === null || ownVersion === null || version === ownVersion;
+    setText(versions, versions.hidden ? "" : `The gateway is edge-gateway ${version}, this management UI is ${ownVersion}. Reload the page; if this notice stays, start the UI of the gateway's version.`);
     connection.dataset.state = known.connection;
     setText(connectionText, CONNECTIONS[known.connection]);
     main.dataset.connection = known.connection;
@@ -103,14 +107,13 @@ export class Shell {
     const { user, ends, links } = this.#el;
     // Who cannot change anything does not see the pages for it.
     for (const [name, link] of links) link.hidden = SECTIONS[name]!.writes === true && session?.write !== true;
-    setText(user, session === null || session.user === "" ? "" : `${session.user}${session.role === "viewer" ? ", who reads only" : ""}`);
-    const end = session?.expiresAt ?? null;
-    ends.hidden = end === null;
-    if (end === null) return;
-    const at = new Date(end).toISOString();
+    setText(user, session === null ? "" : `${session.user}${session.role === "viewer" ? ", who reads only" : ""}`);
+    ends.hidden = session === null;
+    if (session === null) return;
+    const at = new Date(session.expiresAt).toISOString();
     setText(ends, `Session ends ${until(at, now)}`);
     ends.title = `${moment(at)}, unless you go on working`;
-    ends.classList.toggle("figure--bad", end - now < ENDS_SOON_MS);
+    ends.classList.toggle("figure--bad", session.expiresAt - now < ENDS_SOON_MS);
   }
 
   #openMenu(open: boolean): void {
@@ -128,6 +131,7 @@ function shellElements({ goTo, signOut, tryNow }: ShellOptions, themeButton: HTM
   const main = el("main", { class: "main", id: "main", tabindex: "-1" });
   const bannerText = el("span", { class: "banner__text" });
   const banner = el("section", { class: "banner", "aria-label": "Connection", hidden: true }, bannerText, button("Try now", tryNow, "small"));
+  const versions = el("div", { class: "banner banner--warn", role: "status", hidden: true });
   const announcement = el("div", { class: "visually-hidden", role: "status" });
   const brandName = el("div", { class: "brand__name" }, "edge-gateway");
   const brandVersion = el("div", { class: "brand__version" });
@@ -151,8 +155,8 @@ function shellElements({ goTo, signOut, tryNow }: ShellOptions, themeButton: HTM
       el("div", { class: "side__foot" }, connection, el("div", { class: "session" }, user, ends, el("div", {}, `Times: ${timeZone()}`)), themeButton, signOutButton),
     ),
   );
-  const frame = el("div", { class: "frame" }, side, el("div", { class: "content" }, banner, announcement, faults, main));
-  return { frame, side, menu, links, main, banner, bannerText, announcement, brandName, brandVersion, connection, connectionText, user, ends };
+  const frame = el("div", { class: "frame" }, side, el("div", { class: "content" }, banner, announcement, versions, faults, main));
+  return { frame, side, menu, links, main, banner, bannerText, announcement, versions, brandName, brandVersion, connection, connectionText, user, ends };
 }
 
 /** Enter leads to the page of the request. */

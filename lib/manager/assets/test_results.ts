@@ -14,12 +14,12 @@ export interface Comparison {
 }
 
 /** Failed tests first, otherwise in the order of the configuration. */
-export function failedFirst(tests: readonly TestResult[]): readonly TestResult[] {
+export function failedFirst<Test extends TestResult>(tests: readonly Test[]): readonly Test[] {
   return [...tests.filter(({ passed }) => !passed), ...tests.filter(({ passed }) => passed)];
 }
 
 /** A line for each expectation, headers one by one. */
-export function comparisonsOf({ expected, found, differing = [] }: TestResult): readonly Comparison[] {
+export function comparisonsOf({ expected, found, differing }: TestResult): readonly Comparison[] {
   return namesIn(expected).map(({ name, path }) => ({
     name,
     expected: valueOf(valueAt(expected, path)),
@@ -35,7 +35,7 @@ export function differenceOf(result: TestResult): string {
 }
 
 /** Differences that belong to no line, such as a test that did not end. */
-export function otherDifferences({ differences, differing = [] }: TestResult): readonly string[] {
+export function otherDifferences({ differences, differing }: TestResult): readonly string[] {
   const others = differences.slice(differing.length);
   return differing.includes("upstream_headers") ? ["upstream_headers: the upstream got no request", ...others] : others;
 }

@@ -2,9 +2,9 @@
  * The tests page: the last run of the configuration's tests, failed ones first, with what was expected beside what was found.
  */
 import { ageOf } from "./ages.ts";
-import { ApiError, ask, isSessionEnd, messageOf, type Status, type TestResult, type TestRun, type Validation } from "./api.ts";
+import { ask, isSessionEnd, messageOf, type Status, type TestResult, type TestRun, type Validation, type WrittenTest } from "./api.ts";
 import { askingFor } from "./asking.ts";
-import { breakable, field, fixedBadge, loading, notice, olderGateway, readOnlyJson, searchInput } from "./components.ts";
+import { breakable, field, fixedBadge, loading, notice, readOnlyJson, searchInput } from "./components.ts";
 import { copy } from "./copy.ts";
 import { button, el, replace, setText, whenChanged } from "./dom.ts";
 import { counted, number } from "./format.ts";
@@ -36,7 +36,7 @@ class TestsPage implements Page {
   readonly #list = el("div");
   /** What is open stays so after a run with the same results, and so does the result of a test that was run again. */
   readonly #drawList = whenChanged(
-    ({ tests, digest = null }: TestRun) => replace(this.#list, testList(tests, (test) => this.#actionsOf(test, digest))),
+    ({ tests, digest }: TestRun) => replace(this.#list, testList(tests, (test) => this.#actionsOf(test, digest))),
     ({ tests, digest }) => [tests, digest, this.#frame.session?.role, this.#frame.session?.write],
   );
   #status: Status | null = null;
@@ -44,7 +44,7 @@ class TestsPage implements Page {
 
   constructor(frame: Frame) {
     this.#frame = frame;
-    this.#ask = askingFor({ frame, what: "The tests", node: this.node, ask: lastRun, show: (run) => this.#show(run) });
+    this.#ask = askingFor({ frame, what: "The tests", node: this.node, ask: () => ask<TestRun>("GET", "/gateway/tests?secrets=masked"), show: (run) => this.#show(run) });
     replace(this.node, loading("the tests"));
   }
 
@@ -54,8 +54,7 @@ class TestsPage implements Page {
     this.#onRun(status);
   }
 
-  #show(run: TestRun | "older"): void {
-    if (run === "older") return replace(this.node, olderGateway("reports no tests", "GET /gateway/tests"));
+  #show(run: TestRun): void {
     if (run.tests.length === 0) return replace(this.node, noTests(this.#frame));
     replace(this.#summary, this.#summaryOf(run));
     // A viewer only reads.
@@ -65,7 +64,7 @@ class TestsPage implements Page {
   }
 
   /** Where the test is, and what can be done with it. */
-  #actionsOf({ name, request = null, line = null, column, file }: TestResult, digest: string | null): readonly HTMLElement[] {
+  #actionsOf({ name, request, line, column, file }: WrittenTest, digest: string | null): readonly HTMLElement[] {
     const { session } = this.#frame;
     const result = el("div", { role: "status" });
     const place = line !== null && `${file ?? "Line"}${file === undefined ? " " : ", line "}${line}`;
@@ -95,7 +94,7 @@ class TestsPage implements Page {
     }
   }
 
-  #summaryOf({ at = null, digest = null, passed, failed }: TestRun): HTMLElement {
+  #summaryOf({ at, digest, passed, failed }: TestRun): HTMLElement {
     const all = passed + failed;
     const when = at === null ? null : el("p", {}, "Last run ", ageOf(at), digest === null ? "." : ", configuration ", digest !== null && el("span", { class: "mono" }, digest.slice(0, 16)));
     if (failed === 0) return notice("good", `${counted(all, "test")} passed.`, "", when);
@@ -107,15 +106,6 @@ class TestsPage implements Page {
       refused && el("p", {}, "The reload was refused, and the gateway keeps its current configuration. Correct the configuration or the test, then reload: ", el("a", { href: "#/config" }, "Configuration")),
       when,
     );
-  }
-}
-
-async function lastRun(): Promise<TestRun | "older"> {
-  try {
-    return await ask<TestRun>("GET", "/gateway/tests?secrets=masked");
-  } catch (error) {
-    if (error instanceof ApiError && error.status === 404) return "older";
-    throw error;
   }
 }
 
@@ -140,7 +130,7 @@ function whyNotRun({ issues, untested }: Pick<Validation, "issues" | "untested">
   return untested ?? (issues.length > 0 ? "The file has errors: its tests cannot be run." : "The file has no tests.");
 }
 
-function testList(tests: readonly TestResult[], actionsOf: (test: TestResult) => readonly HTMLElement[]): HTMLElement {
+function testList(tests: readonly WrittenTest[], actionsOf: (test: WrittenTest) => readonly HTMLElement[]): HTMLElement {
   const items = failedFirst(tests).map((test, i) => ({ text: searchTextOf(test), node: null as HTMLElement | null, test, open: i < FIRST_OPEN && !test.passed }));
   const list = el("ol", { class: "tests" });
   const count = el("p", { class: "muted", role: "status" });
@@ -171,7 +161,7 @@ function testList(tests: readonly TestResult[], actionsOf: (test: TestResult) =>
 }
 
 /** The comparison is created when it is opened: there may be thousands of tests. */
-function testItem(test: TestResult, open: boolean, actionsOf: (test: TestResult) => readonly HTMLElement[] = () => []): HTMLElement {
+function testItem<Test extends TestResult>(test: Test, open: boolean, actionsOf: (test: Test) => readonly HTMLElement[] = () => []): HTMLElement {
   const { name, passed } = test;
   const badge = fixedBadge(passed ? "good" : "bad", passed ? "Passed" : "Failed");
   const summary = el("summary", {}, badge, " ", el("strong", {}, name), !passed && el("span", { class: "muted test__why" }, ` ${differenceOf(test)}`));

@@ -8,7 +8,7 @@ import { number } from "./format.ts";
 import { hashFor, queryIn } from "./url_hash.ts";
 import { live } from "./live.ts";
 import type { Frame, OpenPage, Page, Shown } from "./page.ts";
-import { breakable, factList, field, link, listOf, loading, notice, olderGateway, readOnlyJson, section } from "./components.ts";
+import { breakable, factList, field, link, listOf, loading, notice, readOnlyJson, section } from "./components.ts";
 import { copy } from "./copy.ts";
 import { Pipeline } from "./pipeline.ts";
 import { formOf, testOf } from "./test_json.ts";
@@ -211,8 +211,8 @@ function replyText({ status, code }: { readonly status: number | null; readonly 
   return [status, code].filter((part) => part !== null).join(" ");
 }
 
-/** Null for gateways that name no candidates. */
-function candidateList({ candidates = [], service: taken, route: takenRoute }: Explanation): HTMLElement | null {
+/** Null where there are none. */
+function candidateList({ candidates, service: taken, route: takenRoute }: Explanation): HTMLElement | null {
   if (candidates.length === 0) return null;
   const head = el("tr", {}, ...["Route", "Service", "Verdict"].map((title) => el("th", { scope: "col" }, title)));
   const rows = candidates.slice(0, MAX_CANDIDATES).map(({ service, route, verdict }) => {
@@ -246,7 +246,6 @@ function testCard(request: ExplainRequest, explanation: Explanation, frame: Fram
 
 function failure(error: unknown): HTMLElement {
   const { status, message, retryAfterS } = error instanceof ApiError ? error : new ApiError(0, { detail: String(error) }, null);
-  if (status === 404 || status === 405 || status === 501) return olderGateway("cannot explain", "POST /gateway/explain");
   const head =
     status === 0
       ? "The request did not reach the gateway."
@@ -291,7 +290,7 @@ function matched(explanation: Explanation, method: string): Drawing {
     update() {
       drawing.update({
         route: null,
-        circuit: live.health(name)?.circuit_breaker?.state ?? null,
+        circuit: live.health(name)?.circuit_breaker ?? null,
         counts: () => null,
         faults: () => 0,
         upstream: (id) => ({

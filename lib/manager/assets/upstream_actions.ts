@@ -18,15 +18,15 @@ type State = keyof typeof ACTIONS;
 const STATES = Object.keys(ACTIONS) as readonly State[];
 const UNTIL = "until the next reload of the configuration";
 
-/** Hidden from users who change nothing, and where the gateway is too old. */
+/** Hidden from users who change nothing. */
 export function upstreamActions(frame: Frame, service: string, id: string): Part {
   const buttons = STATES.map((state) => ({ state, node: button(ACTIONS[state].label, () => void set(state)) }));
   const note = el("p", { class: "muted" });
   const group = el("div", { class: "badges", role: "group", "aria-label": `Traffic of upstream ${id}` }, ...buttons.map(({ node }) => node));
   const node = el("div", { class: "card stack", hidden: true }, group, note);
   const stateNow = (): State | null => {
-    const found = live.upstream(service, id)?.admin_state;
-    return found === undefined ? null : (found ?? "use");
+    const found = live.upstream(service, id);
+    return found && (found.admin_state ?? "use");
   };
   let isBusy = false;
   return {

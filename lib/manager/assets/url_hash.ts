@@ -66,7 +66,7 @@ export function loginHash(from: string): string {
 }
 
 /** The page for a warning, and the text of the link; null: there is none. */
-export function linkForWarning({ code, path, service, route }: Warning): { readonly hash: string; readonly text: string } | null {
+export function linkForWarning({ code, path, service, route }: Pick<Warning, "code" | "path" | "service" | "route">): { readonly hash: string; readonly text: string } | null {
   if (code.startsWith("reload") || code.startsWith("config") || code === "stale_acceptance") return { hash: "#/config", text: "Configuration" };
   if (code === "tests_failed") return { hash: "#/tests", text: "Tests" };
   if (service !== null && route !== null) return { hash: hashFor("routes", service, route), text: `Route ${route}` };

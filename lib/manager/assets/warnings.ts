@@ -52,11 +52,11 @@ function otherRow(warning: Warning, text: Text): HTMLElement {
   return el("li", {}, el("p", {}, warning.message), ...factsOf(warning, text), linkOf(warning));
 }
 
-function factsOf({ code, path = null, line = null, column, example = null, remedy }: Warning, { digest, isEditable }: Text): readonly (HTMLElement | false)[] {
+function factsOf({ code, path, line, column, example, remedy }: Warning, { digest, isEditable }: Text): readonly (HTMLElement | false)[] {
   const place = line !== null && `line ${line}`;
   return [
     example !== null && el("p", {}, "Example: ", el("code", {}, example)),
-    remedy !== undefined && el("p", {}, "Remedy: ", remedy),
+    el("p", {}, "Remedy: ", remedy),
     // As `global.accept_warnings` names it.
     el("p", { class: "muted" }, el("code", {}, ...breakable(path === null ? code : `${code}:${path}`)), place && " ", place && isEditable ? link(editorHash({ line, column, path: path ?? code }, digest), place) : place),
   ];

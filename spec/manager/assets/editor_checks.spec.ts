@@ -32,6 +32,8 @@ function harness() {
   };
 }
 
+const WARNING = { code: "stale_acceptance", path: null, example: null, service: null, route: null } as const;
+
 describe("checks while typing", () => {
   it("ask the gateway once the keys have rested for 400 ms", async () => {
     const { checks, asked, waits, tick, answer } = harness();
@@ -106,7 +108,10 @@ describe("checks while typing", () => {
     const place = { line: 2, column: 7 };
     await answer({
       issues: [{ path: "services[0].name", ...place, message: "expected a name" }, { path: "", line: null, column: null, message: "not signed" }, { path: "[0]", ...place, message: "wrong", file: "/etc/tests.json" }],
-      warnings: [{ code: "x", message: "Open to all.", remedy: "Add key_auth.", service: null, route: null, ...place }, { code: "y", message: "Old.", service: null, route: null }],
+      warnings: [
+        { ...WARNING, message: "Open to all.", remedy: "Add key_auth.", ...place },
+        { ...WARNING, message: "Old.", remedy: "Remove it.", line: null, column: null },
+      ],
       tests: null,
     });
     expect(checks.verdict?.findings).toEqual([
@@ -114,7 +119,7 @@ describe("checks while typing", () => {
       { kind: "error", at: null, message: "not signed" },
       { kind: "error", at: null, message: "/etc/tests.json:2:7: [0]: wrong" },
       { kind: "warning", at: 9, message: "Open to all. Remedy: Add key_auth." },
-      { kind: "warning", at: null, message: "Old." },
+      { kind: "warning", at: null, message: "Old. Remedy: Remove it." },
     ]);
   });
 });

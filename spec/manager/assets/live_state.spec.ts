@@ -15,7 +15,7 @@ function pointAt(ms: number): Point {
 function statusOf(digest: string, uptime = 1): Status {
   return {
     ...{ version: "1.0.0", state: "serving", ready: true, uptime_s: uptime, in_flight: 0, digest, loaded_at: new Date(0).toISOString() },
-    ...{ counts: {}, last_reload: null, last_change: null, plugin_faults: [], certificates: [], warnings: [] },
+    ...{ counts: { services: 0, routes: 0, upstreams: 0 }, last_reload: null, last_change: null, counters: null, workers: null, tests: null, plugin_faults: [], certificates: [], warnings: [] },
   };
 }
 

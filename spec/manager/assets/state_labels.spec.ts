@@ -3,26 +3,21 @@ import { circuitLabel, upstreamLabel, usableLabel } from "../../../lib/manager/a
 
 describe("the label of an upstream's state", () => {
   it.each([
-    ["healthy", true, "Healthy", "good"],
-    ["draining", false, "Draining", "warn"],
-    ["draining", true, "Draining", "warn"],
-    ["unknown", true, "Not checked", "idle"],
-    ["unhealthy", false, "Unhealthy", "bad"],
-    ["ejected", false, "Ejected", "bad"],
-    ["warming_up", false, "Warming up", "warn"],
-  ])("the label of an upstream's state shows the state %s (usable: %s) as %j", (state, usable, text, tone) => {
-    expect(upstreamLabel({ state, usable })).toMatchObject({ text, tone });
+    ["healthy", "Healthy", "good"],
+    ["draining", "Draining", "warn"],
+    ["unknown", "Not checked", "idle"],
+    ["unhealthy", "Unhealthy", "bad"],
+    ["ejected", "Ejected", "bad"],
+  ] as const)("the label of an upstream's state shows the state %s as %j", (state, text, tone) => {
+    expect(upstreamLabel({ state, admin_state: null })).toMatchObject({ text, tone });
   });
 
   it.each([["drain", "Drained"], ["eject", "Taken out"]] as const)("the label of an upstream's state shows what an administrator said (%s) before its health", (admin_state, text) => {
-    for (const state of ["healthy", "unhealthy", "draining"]) expect(upstreamLabel({ state, usable: false, admin_state })).toMatchObject({ text, tone: "warn" });
-    expect(upstreamLabel({ state: "healthy", usable: true, admin_state: null })).toMatchObject({ text: "Healthy" });
+    for (const state of ["healthy", "unhealthy", "draining"] as const) expect(upstreamLabel({ state, admin_state })).toMatchObject({ text, tone: "warn" });
   });
 
   it("the label of an upstream's state ranks the worst highest, so that sorting finds trouble first", () => {
-    const states = ["healthy", "unknown", "draining", "ejected", "unhealthy"].map(
-      (state) => upstreamLabel({ state, usable: state === "healthy" || state === "unknown" }).rank,
-    );
+    const states = (["healthy", "unknown", "draining", "ejected", "unhealthy"] as const).map((state) => upstreamLabel({ state, admin_state: null }).rank);
     expect(states).toEqual([...states].sort((a, b) => a - b));
     expect(new Set(states).size).toBe(5);
   });
@@ -37,7 +32,7 @@ describe("the label of a circuit breaker", () => {
     ["closed", "Circuit closed", "good"],
     ["open", "Circuit open", "bad"],
     ["half_open", "Circuit half open", "warn"],
-  ])("the label of a circuit breaker shows the state %s as %j", (state, text, tone) => expect(circuitLabel({ state })).toEqual({ text, tone }));
+  ] as const)("the label of a circuit breaker shows the state %s as %j", (state, text, tone) => expect(circuitLabel({ state })).toEqual({ text, tone }));
 });
 
 describe("the label of all upstreams of a service", () => {

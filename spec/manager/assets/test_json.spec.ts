@@ -3,7 +3,7 @@ import type { Explanation } from "../../../lib/manager/assets/admin_types.ts";
 import { formOf, testOf } from "../../../lib/manager/assets/test_json.ts";
 
 const REFUSED: Explanation = {
-  ...{ outcome: "refused", status: 405, code: "method_not_allowed", reasons: [], path: "/shop/items", service: null, route: null },
+  ...{ outcome: "refused", status: 405, code: "method_not_allowed", reasons: [], candidates: [], path: "/shop/items", service: null, route: null },
   ...{ pattern: null, params: {}, forwarded: null, plugins: [], open: false, answer: null, strategy: null, upstreams: [] },
 };
 const REQUEST = { method: "GET", url: "/shop/items", headers: {} };

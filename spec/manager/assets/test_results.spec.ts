@@ -1,9 +1,11 @@
 import { describe, expect, it } from "vitest";
 import { comparisonsOf, failedFirst, otherDifferences, searchTextOf } from "../../../lib/manager/assets/test_results.ts";
 
-const result = (name: string, passed: boolean) => ({ name, passed, expected: {}, found: {}, differences: [], differing: [] });
+const UNPLACED = { line: null, column: null };
+const result = (name: string, passed: boolean) => ({ ...UNPLACED, name, passed, expected: {}, found: {}, differences: [], differing: [] });
 
 const FAILED = {
+  ...UNPLACED,
   name: "orders need a key",
   passed: false,
   expected: { status: 401, code: null, upstream_path: "/7?x=1", headers: { "WWW-Authenticate": { matches: "^Key" }, Via: null }, body: { a: [1] }, caller: "" },

@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import type { Warning } from "../../../lib/manager/assets/admin_types.ts";
 import { hashFor, hashWith, linkForWarning, loginHash, parseHash } from "../../../lib/manager/assets/url_hash.ts";
 
 describe("the hash of an address", () => {
@@ -43,7 +44,7 @@ describe("the hash of an address", () => {
 });
 
 describe("the link of a warning", () => {
-  const warning = (code: string, service: string | null = null, route: string | null = null) => linkForWarning({ code, message: "", service, route })?.hash;
+  const warning = (code: Warning["code"], service: string | null = null, route: string | null = null, path: string | null = null) => linkForWarning({ code, path, service, route })?.hash;
 
   it("the link of a warning leads to the page with the details", () => {
     expect(warning("reload_refused")).toBe("#/config");
@@ -53,6 +54,6 @@ describe("the link of a warning", () => {
     expect(warning("circuit_open")).toBe("#/upstreams");
     expect(warning("certificate_expires")).toBeUndefined();
     expect(warning("stale_acceptance")).toBe("#/config");
-    expect(linkForWarning({ code: "token_for_anyone", path: "global.plugins.jwt", message: "", service: null, route: null })?.hash).toBe("#/plugins");
+    expect(warning("token_for_anyone", null, null, "global.plugins.jwt")).toBe("#/plugins");
   });
 });
