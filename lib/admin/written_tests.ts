@@ -5,21 +5,35 @@ import { readRegularFile } from "../base/regular_file.ts";
 import { placesIn } from "../config/json_places.ts";
 import { formatPath, type Path } from "../config/json.ts";
 import { sourceDigest } from "../config/load.ts";
+import type { Configuration } from "../gateway/configuration.ts";
 import { GatewayCore } from "../gateway/gateway.ts";
 import { maskedText } from "./masked_text.ts";
 import type { Secrets, ShownGateway, WrittenTest } from "./views.ts";
 
 type Test = Pick<WrittenTest, "name" | "request">;
 
+type Found = WeakMap<object, { readonly digest: string; readonly tests: readonly WrittenTest[] }>;
+
+/** What was found last, by the configuration in force: to read a large text takes 17 ms a megabyte, and everybody who may log in can ask. */
+const known: Readonly<Record<Secrets, Found>> = { shown: new WeakMap(), masked: new WeakMap() };
+
 /** Those of a refused configuration are found while its file still has what was refused. */
 export function writtenTests(gateway: Pick<ShownGateway, "lastTests">, secrets: Secrets): readonly WrittenTest[] {
   if (gateway.lastTests === null || !(gateway instanceof GatewayCore)) return [];
-  const { snapshot, inForce: { source }, options: { configFile } } = GatewayCore.partsOf(gateway).configuration;
+  const { configuration } = GatewayCore.partsOf(gateway);
+  const { snapshot, options: { configFile } } = configuration;
   const { digest } = gateway.lastTests;
-  if (digest !== snapshot.digest) {
-    const text = configFile === undefined ? null : textWith(digest, configFile);
-    return text === null ? [] : placed(ownTests(text), text, ["tests"]).map((test) => ({ ...test, request: null }));
-  }
+  const isInForce = digest === snapshot.digest;
+  const text = isInForce || configFile === undefined ? null : textWith(digest, configFile);
+  if (!isInForce && text === null) return [];
+  const before = known[secrets].get(snapshot);
+  if (before?.digest === digest) return before.tests;
+  const tests = text === null ? testsInForce(configuration, secrets) : placed(ownTests(text), text, ["tests"]).map((test) => ({ ...test, request: null }));
+  known[secrets].set(snapshot, { digest, tests });
+  return tests;
+}
+
+function testsInForce({ snapshot, inForce: { source } }: Pick<Configuration, "snapshot" | "inForce">, secrets: Secrets): readonly WrittenTest[] {
   const shown = (tests: readonly Test[]): readonly Test[] => {
     if (secrets === "shown") return tests;
     const masked = ownTests(maskedText(Buffer.from(JSON.stringify({ tests })), snapshot).text);

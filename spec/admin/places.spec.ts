@@ -2,6 +2,7 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
+import { writtenTests } from "../../lib/admin/written_tests.ts";
 import { RIGHT, source, startAdmin, STATUS } from "./harness.ts";
 import { emptyFolder, withPort, writable } from "./writable.ts";
 
@@ -72,6 +73,18 @@ describe("a test of GET /gateway/tests", () => {
       expect(shown(got)[1]!.request).toEqual({ url: "/s/a", ...masked });
       expect(got.text).not.toContain("hush");
     }
+  });
+
+  it("is looked for once in a text, for each of those who see secrets and who do not, and again after a reload", async () => {
+    const text = lined({ ...withPort(1), tests: [test("one", 404, { headers: { apikey: "hush-hush" } })] });
+    const { gateway, file } = await writable(text);
+    await gateway.test();
+    const [all, masked] = [writtenTests(gateway, "shown"), writtenTests(gateway, "masked")];
+    expect([writtenTests(gateway, "shown"), writtenTests(gateway, "masked")].map((tests, i) => tests === [all, masked][i])).toEqual([true, true]);
+    expect([all, masked].map((tests) => JSON.stringify(tests).includes("hush"))).toEqual([true, false]);
+    writeFileSync(file, `\n\n${text}`);
+    await gateway.reload();
+    expect(writtenTests(gateway, "masked")).toMatchObject([{ line: masked[0]!.line! + 2 }]);
   });
 
   it("of a file of test_files has its place there", async () => {
