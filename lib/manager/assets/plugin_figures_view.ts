@@ -1,5 +1,5 @@
 /**
- * Figures of plugins since the start, below the table of the plugins page: by kind, refusals by code, caches and circuit breakers.
+ * Figures of plugins since the start, around the table of the plugins page: above it by kind, below it refusals by code, caches and circuit breakers.
  */
 import type { PluginCounts, PluginFigures } from "./api.ts";
 import { figuresAt } from "./asking.ts";
@@ -22,10 +22,11 @@ export function pluginFigures() {
   const circuits = liveTable("Circuit breakers", ["Service", "State", "Failed in the window", "Requests in the window"], [2, 3]);
   const asking = figuresAt<PluginFigures>("/gateway/plugin-figures", "Figures of plugins", show);
   const explained = "Since the start of the gateway; of plugins that have had requests. How full caches are is of this moment; each worker has its own, and these are the sums.";
-  const node = el("div", { class: "stack live" }, asking.note, kinds.node, refusals.node, caches.node, held.node, circuits.node, el("p", { class: "muted" }, explained));
+  const above = el("div", { class: "stack live" }, asking.note, kinds.node);
+  const below = el("div", { class: "stack live" }, refusals.node, caches.node, held.node, circuits.node, el("p", { class: "muted" }, explained));
   /** Of each instance that has had requests; null: not known yet. */
   let counts: ReadonlyMap<string, PluginCounts> | null = null;
-  return { node, update: asking.update, counts: () => counts };
+  return { above, below, update: asking.update, counts: () => counts };
 
   function show({ plugins, routes, caches: stores, circuits: all }: PluginFigures): void {
     counts = new Map(plugins.map((each) => [instanceKey(each), each]));

@@ -72,8 +72,8 @@ export const page: OpenPage = () => {
     title: "Plugins",
     table,
     rowsOf: (config) => rowsOf(pluginsOf(config)),
-    above: note,
-    below: figures.node,
+    above: el("div", { class: "stack" }, figures.above, note),
+    below: figures.below,
     update: figures.update,
   });
 };
