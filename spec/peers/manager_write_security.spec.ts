@@ -8,7 +8,7 @@ import { dirname, join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { fileWith } from "../support/process.ts";
 import { signed, signingKeys } from "../support/signing_keys.ts";
-import { soon, visit, visitIn, type Page } from "./browser.ts";
+import { drawn, soon, visit, visitIn, type Page } from "./browser.ts";
 import { allFaultsOf, endSession, heading, loaded, openOverview, shareGateway, signIn, until, upstream } from "./manager_pages.ts";
 import { apply, draftRoute, goTo, openWriting, shows, textOf, withRoute, written, type OpenWriting } from "./manager_writing.ts";
 
@@ -235,12 +235,17 @@ describe("a session that ends before Apply", () => {
     expect(contentOf(opened)).toContain('"kept"');
   });
 
-  it("and is followed by another user's login shows that user nothing of the draft", async () => {
+  it("and is followed by another user's login shows that user nothing of the draft, also where the connection is lost then", async () => {
     const opened = await openWriting(shared);
     const { page } = opened;
     await draftRoute(page, "not-for-eve");
     await endSession(page, () => apply(page));
+    await page.evaluate('{ const own = fetch; window.fetch = (url, init) => (window.lost ?? url.includes("/gateway/now") ? (window.lost = true, Promise.reject(new TypeError())) : own(url, init)); window.restore = () => (window.fetch = own); }');
     await signIn(page, VIEWER.ADMIN_VIEWER_PASSWORD, VIEWER.ADMIN_VIEWER_USER);
+    await until(page, "window.lost === true");
+    await drawn(page);
+    expect(await page.content()).not.toContain("not-for-eve");
+    await page.evaluate("restore()");
     await page.getByText("Live", { exact: true }).waitFor({ state: "attached" });
     expect(await page.content()).not.toContain("not-for-eve");
   });

@@ -53,7 +53,8 @@ class CallersPage implements Page {
     replace(this.node, loading("the callers"));
   }
 
-  update({ status, now }: Known): void {
+  update({ status }: Known): void {
+    const now = performance.now();
     this.#changes.refresh();
     if (status === null || (status.digest === this.#digest && now - this.#askedAt < AGAIN_MS)) return;
     this.#digest = status.digest;

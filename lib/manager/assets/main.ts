@@ -104,8 +104,9 @@ class App implements Frame {
     if (this.#frameRequest === 0) this.#frameRequest = requestAnimationFrame(() => this.#draw());
   }
 
+  /** What a user has entered is shown again once it is known who has signed in. */
   #enter(): void {
-    if (this.#state.is !== "asking") return;
+    if (this.#state.is !== "asking" || (this.#session === null && this.#user !== null)) return;
     this.#state = { is: "signed in", page: null };
     this.#show();
   }
