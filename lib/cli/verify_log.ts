@@ -9,7 +9,7 @@ import type { RunCommand } from "./arguments.ts";
 import { counted } from "./counted.ts";
 import { Failure } from "./failure.ts";
 import { readNamedFile } from "./named_files.ts";
-import { printable } from "./terminal.ts";
+import { printable, withoutControls } from "./terminal.ts";
 
 export const verifyLog: RunCommand = async ({ operands: files, flags: { partial, key } }) => {
   if (files.length === 0) throw new Failure("verify-log needs the files of an audit log, the oldest first: edge-gateway verify-log FILE…", 2);
@@ -61,7 +61,7 @@ class LogReader {
         rest = bytes;
       }
     } catch (error) {
-      throw error instanceof Failure ? error : new Failure(`cannot read ${file}: ${whyUnreadable(error)}`, 2);
+      throw error instanceof Failure ? error : failure(`cannot read ${file}: ${whyUnreadable(error)}`, 2);
     } finally {
       if (fd !== null) closeSync(fd);
     }
@@ -71,7 +71,7 @@ class LogReader {
 
   end(): { readonly first: number; readonly last: number; readonly hash: string; readonly lines: number } {
     if (this.#last === null) throw new Failure("broken: there is no line", 1);
-    if (this.#last.isTorn) throw new Failure(`${this.#last.place} is torn: the process has ended while it wrote it, or the end was cut off; a start of the gateway ends it`, 1);
+    if (this.#last.isTorn) throw failure(`${this.#last.place} is torn: the process has ended while it wrote it, or the end was cut off; a start of the gateway ends it`, 1);
     return { first: this.#first, last: this.#chain.seq, hash: this.#chain.prev, lines: this.#lines };
   }
 
@@ -94,5 +94,10 @@ class LogReader {
 }
 
 function broken(file: string, number: number, what: string): Failure {
-  return new Failure(`broken: ${file} line ${number} ${what}`, 1);
+  return failure(`broken: ${file} line ${number} ${what}`, 1);
+}
+
+/** Whoever may put a file beside a log chooses its name, and `audit.log*` names it as well. */
+function failure(message: string, exitCode: 1 | 2): Failure {
+  return new Failure(withoutControls(message), exitCode);
 }

@@ -1,6 +1,6 @@
 /** `edge-gateway verify-log` finds every change of an audit log. */
 import { createPublicKey, verify } from "node:crypto";
-import { appendFileSync, readFileSync, truncateSync } from "node:fs";
+import { appendFileSync, readFileSync, truncateSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { systemClock } from "../../lib/base/clock.ts";
@@ -43,6 +43,15 @@ function fileOf(lines: readonly string[]): string {
 describe("verify-log", () => {
   it("prints the first and the last seq, and the SHA-256 of the last line", async () => {
     expect(await verified([await logOf(12)])).toMatch(/^audit log: first seq 1, last seq 12, SHA-256 of the last line [0-9a-f]{64}\n12 lines in 1 file: whole\n$/);
+  });
+
+  it.each(["1: broken: ", "1: broken: torn", "2: cannot read "])("shows no control characters of a file's name, which an attacker may have chosen: %s", async (said) => {
+    const path = join(emptyFolder(), "a\u001b[2J\r\u009bwhole");
+    if (said.startsWith("1")) writeFileSync(path, said.endsWith("torn") ? "{" : '{"seq":2,"prev":""}\n');
+    const shown = await verified([path]);
+    expect(shown.startsWith(said.replace("torn", ""))).toBe(true);
+    expect(shown).toContain("a?[2J??whole");
+    expect(shown).not.toMatch(/\p{Cc}/u);
   });
 
   it("finds each line that was changed in any byte, removed, put in or swapped, but for the end, which shows in what it prints", async () => {
