@@ -191,12 +191,13 @@ describe("an address with the name of a service where a route or an upstream bel
 describe("tables", () => {
   it("leave out columns in a window of 1024 pixels, and become cards of all columns in one of 360, never wider than the window", async () => {
     const { page, managerUrl } = await shared.openOverview(shop((await upstream()).port));
-    const columns = () => page.evaluate<string[]>('[...document.querySelector("table").querySelectorAll("thead th")].filter((each) => each.offsetWidth > 0).map((each) => each.textContent)');
-    const isTable = () => page.evaluate<boolean>('getComputedStyle(document.querySelector("tbody tr")).display === "table-row"');
+    const columns = () => page.evaluate<string[]>('[...document.querySelectorAll("table[role=table] thead th")].filter((each) => each.offsetWidth > 0).map((each) => each.textContent)');
+    const isTable = () => page.evaluate<boolean>('getComputedStyle(document.querySelector("table[role=table] tbody tr")).display === "table-row"');
     for (const hash of ["services", "routes", "upstreams", "plugins"]) {
       await page.goto(`${managerUrl}#/${hash}`);
       await heading(page, `${hash.charAt(0).toUpperCase()}${hash.slice(1)}`);
-      await page.locator("tbody tr").first().waitFor();
+      // The page Plugins has small tables beside it.
+      await page.locator("table[role=table] tbody tr").first().waitFor();
       await resized(page, 1700);
       const all = await columns();
       for (const [width, table] of [[1024, true], [360, false]] as const) {
