@@ -19,15 +19,17 @@ export async function explainRequest(inbound: Inbound, { gateway, refresh }: Pic
   return json(200, explanationView(await gateway.explain(request, secrets)));
 }
 
-/** The plugins of a route in the order in which they run. */
+/** The plugins of a route in the order in which they run; with `only=counts` what a page asks for again and again. */
 export async function pluginsRequest({ call, target }: Inbound, { gateway, refresh }: Pick<InterfaceOptions, "gateway" | "refresh">): Promise<Reply> {
   const query = queryOf(target);
   const [service, route] = [query.get("service"), query.get("route")];
   if (service === null || route === null) return problem(call, "request_invalid", { detail: 'Name a route: "?service=…&route=…".' });
+  const only = query.get("only");
+  if (only !== null && only !== "counts") return problem(call, "request_invalid", { detail: '"only" must be counts.' });
   await refresh("counts");
   const plugins = await gateway.routePlugins(service, route);
   if (plugins === null) return problem(call, "route_not_found", { detail: "The configuration in force has no such route." });
-  return json(200, { plugins });
+  return json(200, { plugins: only === null ? plugins : plugins.map(({ requests, answered }) => ({ requests, answered })) });
 }
 
 async function readExplainRequest(inbound: Inbound): Promise<Question | Unreadable> {

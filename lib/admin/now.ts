@@ -2,14 +2,17 @@
  * What a page shows of the gateway at this moment: the figures that it asks for, and status and health where they have changed since its last
  * request. A page that asks each second holds no connection, as it does with an event stream, and a browser has few of them.
  */
-import { hash } from "node:crypto";
-import type { Figures, GatewayStats, StatsExtent } from "../observe/stats.ts";
-import { compressed } from "../http/content_coding.ts";
+import { createHash, hash } from "node:crypto";
+import type { NextTimeSlice } from "../base/time_slices.ts";
+import { Gateway } from "../embed/gateway.ts";
+import { GatewayCore } from "../gateway/gateway.ts";
 import { problem, type Reply } from "../http/reply.ts";
+import type { Figures, GatewayStats, StatsExtent } from "../observe/stats.ts";
 import type { Inbound } from "../server/inbound.ts";
+import { eachInSlices, largeAnswer } from "./large_answers.ts";
 import { placedStatus } from "./placed_status.ts";
-import { json, queryOf } from "./replies.ts";
-import { statsView, steady, view, type InterfaceOptions, type ShownGateway } from "./views.ts";
+import { queryOf } from "./replies.ts";
+import { steady, view, type InterfaceOptions, type ShownGateway } from "./views.ts";
 
 /** `known`: the tags of what the client has; without it the reply has everything, the history included. */
 export interface NowQuestion {
@@ -23,11 +26,13 @@ const FIGURES = ["total", "top", "services", "busy"] as const;
 const TOP = 5;
 const ORDERS: readonly ((route: Figures) => number | null)[] = [({ requestsPerS }) => requestsPerS, ({ p95Ms }) => p95Ms, ({ errorsPerS }) => errorsPerS];
 
-export async function nowRequest({ call, target, headers }: Inbound, { gateway, refresh }: Pick<InterfaceOptions, "gateway" | "refresh">): Promise<Reply> {
+export function nowRequest({ call, target, headers }: Inbound, { gateway, refresh }: Pick<InterfaceOptions, "gateway" | "refresh">): Reply | Promise<Reply> {
   const question = readNowQuestion(target);
   if (typeof question === "string") return problem(call, "request_invalid", { detail: question });
-  await refresh("counts");
-  return compressed(json(200, nowView(gateway, question)), headers);
+  return largeAnswer(gateway, `now ${JSON.stringify(question)}`, headers, async (slice) => {
+    await refresh("counts");
+    return nowView(gateway, question, slice);
+  });
 }
 
 /** Reads the query; a sentence if it asks for something unknown. */
@@ -39,16 +44,32 @@ export function readNowQuestion(target: string): NowQuestion | string {
   return { figures: service === null ? wide : { service }, known: query.get("known")?.split(".") ?? null };
 }
 
-export function nowView(gateway: Pick<ShownGateway, "status" | "health" | "recentStats">, { figures, known }: NowQuestion) {
-  const [status, health] = [placedStatus(gateway), view(gateway.health)];
-  const tags = [status, health].map((view) => hash("sha1", steady(JSON.stringify(view)), "base64url").slice(0, 12));
-  const stats = figures === "top" ? withTopRoutes(gateway.recentStats("busy")) : gateway.recentStats(figures);
+export async function nowView(gateway: Pick<ShownGateway, "status" | "health" | "recentStats">, { figures, known }: NowQuestion, slice: NextTimeSlice) {
+  const status = placedStatus(gateway);
+  const mark = createHash("sha1");
+  const health = await eachInSlices(gateway.health.services, slice, (service) => {
+    const seen = view(service);
+    mark.update(steady(JSON.stringify(seen)));
+    return seen;
+  });
+  const tags = [hash("sha1", steady(JSON.stringify(status)), "base64url"), mark.digest("base64url")].map((tag) => tag.slice(0, 12));
+  await slice();
+  const stats = await statsFor(gateway, figures, slice);
+  const { services, history, stepS, ...others } = figures === "top" ? withTopRoutes(stats) : stats;
   return {
     known: tags.join("."),
     ...(known?.[0] !== tags[0] && { status }),
-    ...(known?.[1] !== tags[1] && { health }),
-    stats: known === null ? view(stats) : statsView(stats),
+    ...(known?.[1] !== tags[1] && { health: { services: health } }),
+    stats: { ...view(known === null ? { ...others, history, stepS } : others), services: await eachInSlices(services, slice, (each) => view(each)) },
   };
+}
+
+async function statsFor(gateway: Pick<ShownGateway, "recentStats">, figures: NowQuestion["figures"], slice: NextTimeSlice): Promise<GatewayStats> {
+  const extent = figures === "top" ? "busy" : figures;
+  if (!(gateway instanceof Gateway) || extent === "total" || typeof extent === "object") return gateway.recentStats(extent);
+  const stats = gateway.recentStats("total");
+  const [reporting, { metrics }] = [Gateway.reportingOf(gateway), GatewayCore.partsOf(gateway)];
+  return { ...stats, services: await eachInSlices([...metrics!.services], slice, (each) => reporting.services(extent, [each])[0] ?? null) };
 }
 
 /** Thousands of routes would be much to send each second. */

@@ -7,22 +7,22 @@ import { GatewayCore } from "../gateway/gateway.ts";
 import { compressed } from "../http/content_coding.ts";
 import type { Reply } from "../http/reply.ts";
 import type { Labels } from "../observe/exposition.ts";
+import { increase, type RouteMeter } from "../observe/metrics.ts";
+import type { PluginMeter } from "../observe/metrics_plan.ts";
 import type { ThreadFigures } from "../observe/process.ts";
+import { cachesOf, type AllCacheFigures } from "../report/cache_figures.ts";
+import { instanceLabels, limitersOf, allRoutes } from "../report/families.ts";
 import type { Inbound } from "../server/inbound.ts";
+import { eachInSlices, largeAnswer } from "./large_answers.ts";
 import { json } from "./replies.ts";
 import type { InterfaceOptions } from "./views.ts";
 
 type Options = Pick<InterfaceOptions, "gateway" | "refresh">;
-type Families = ReadonlyMap<string, Iterable<readonly [labels: Labels, value: unknown]>>;
-
-async function familiesOf({ gateway, refresh }: Options): Promise<Families> {
-  await GatewayCore.partsOf(gateway as Gateway).runtime.parts.loadPart("exposition");
-  await refresh("all");
-  return new Map(Gateway.reportingOf(gateway as Gateway).families().map(({ name, samples }) => [name, samples]));
-}
 
 export async function processRequest({ headers }: Inbound, options: Options): Promise<Reply> {
-  const families = await familiesOf(options);
+  await GatewayCore.partsOf(options.gateway as Gateway).runtime.parts.loadPart("exposition");
+  await options.refresh("all");
+  const families = new Map(Gateway.reportingOf(options.gateway as Gateway).families().map(({ name, samples }) => [name, samples]));
   const value = (name: string) => [...(families.get(name) ?? [])][0]?.[1] as number | undefined;
   const { reports, runtime, listener, requests } = GatewayCore.partsOf(options.gateway as Gateway);
   const lag = ["mean", "p50", "p99", "max"].map((name) => value(`edge_gateway_event_loop_lag_${name}_seconds`)!) as unknown as ThreadFigures["lag"];
@@ -49,49 +49,43 @@ export async function processRequest({ headers }: Inbound, options: Options): Pr
   return compressed(json(200, view), headers);
 }
 
-export async function pluginFiguresRequest({ headers }: Inbound, options: Options): Promise<Reply> {
-  const families = await familiesOf(options);
-  const plugins = collected(families, [
-    ["requests", "edge_gateway_plugin_requests_total"],
-    ["answered", "edge_gateway_plugin_answers_total"],
-    ["seconds", "edge_gateway_plugin_seconds_total"],
-    ["results", "edge_gateway_plugin_results_total", "by name"],
-    ["callers", "edge_gateway_rate_limit_callers"],
-  ], () => ({ requests: 0, answered: 0, seconds: 0, results: {}, callers: null }));
-  const routes = collected(families, [
-    ["cache", "edge_gateway_cache_requests_total", "by name"],
-    ["refusals", "edge_gateway_plugin_refusals_total", "by name"],
-  ], () => ({ cache: {}, refusals: {} }));
-  const caches = collected(families, [
-    ["bytes", "edge_gateway_cache_bytes"],
-    ["max_bytes", "edge_gateway_cache_max_bytes"],
-    ["entries", "edge_gateway_cache_entries"],
-    ["evictions", "edge_gateway_cache_evictions_total"],
-  ], () => ({}));
-  const { upstreamSets } = GatewayCore.partsOf(options.gateway as Gateway).runtime;
-  const circuits = upstreamSets.flatMap(({ service, breaker }) => (breaker === null ? [] : [{ service, state: breaker.report.state, ...breaker.counts }]));
-  return compressed(json(200, { plugins, routes, caches, circuits }), headers);
+export function pluginFiguresRequest({ headers }: Inbound, { gateway, refresh }: Options): Promise<Reply> {
+  return largeAnswer(gateway, "plugin-figures", headers, async (slice) => {
+    await refresh("counts");
+    const parts = GatewayCore.partsOf(gateway as Gateway);
+    const source = { ...parts, metrics: parts.metrics! };
+    const callers = new Map<string, number>();
+    await eachInSlices(limitersOf(source), slice, ([key, table]) => {
+      increase(callers, JSON.stringify(instanceLabels(key)), table.callers);
+      return null;
+    });
+    const circuits = parts.runtime.upstreamSets.flatMap(({ service, breaker }) => (breaker === null ? [] : [{ service, state: breaker.report.state, ...breaker.counts }]));
+    return {
+      plugins: await eachInSlices(source.metrics.plugins, slice, (each) => pluginView(each, callers)),
+      routes: await eachInSlices(allRoutes(source.metrics), slice, routeView),
+      caches: await eachInSlices(cachesOf(parts.runtime, parts.reports?.caches), slice, cacheView),
+      circuits,
+    };
+  });
 }
 
-/** One object for each set of labels. "by name": the values of a family are by its last label, without the zeros. */
-function collected(families: Families, members: readonly (readonly [member: string, family: string, by?: "by name"])[], empty: () => object): readonly object[] {
-  const all = new Map<string, Record<string, unknown>>();
-  for (const [member, family, by] of members) {
-    for (const [labels, value] of families.get(family) ?? []) {
-      if (by !== undefined && value === 0) continue;
-      const place = by === undefined ? labels : labels.slice(0, -2);
-      const key = JSON.stringify(place);
-      let entry = all.get(key);
-      if (entry === undefined) all.set(key, (entry = { ...placeOf(place), ...empty() }));
-      if (by === undefined) entry[member] = value;
-      else Object.defineProperty(entry[member] as object, labels.at(-1)!, { value, enumerable: true });
-    }
-  }
-  return [...all.values()];
+/** Null: it has had no request. */
+function pluginView([labels, { requests, answered, ms, results }]: readonly [labels: string, meter: PluginMeter], callers: ReadonlyMap<string, number>) {
+  if (requests === 0 && results === null) return null;
+  return { ...placeOf(JSON.parse(labels) as Labels), requests, answered, seconds: ms / 1000, results: results === null ? {} : Object.fromEntries(results), callers: callers.get(labels) ?? null };
 }
 
-function placeOf(labels: Labels): Record<string, unknown> {
-  const place: Record<string, unknown> = {};
-  for (let i = 0; i < labels.length; i += 2) place[labels[i]!] = labels[i + 1]! === "" ? null : labels[i + 1]!;
-  return place;
+/** Null: neither a cache nor a refusal has had one of its requests. */
+function routeView([labels, { cached, refusals }]: readonly [Labels, RouteMeter]) {
+  const [, service, , route] = labels;
+  return cached === null && refusals === null ? null : { service: service || null, route: route || null, cache: Object.fromEntries(cached ?? []), refusals: Object.fromEntries(refusals ?? []) };
+}
+
+function cacheView([key, { bytes, maxBytes, entries, evictions }]: AllCacheFigures[number]) {
+  return { ...placeOf(instanceLabels(key)), bytes, max_bytes: maxBytes, entries, evictions };
+}
+
+/** See `pluginLabels`. */
+function placeOf(labels: Labels) {
+  return { plugin: labels[1]!, level: labels[3]!, service: labels[5]! || null, route: labels[7]! || null, id: labels[9]! };
 }

@@ -4,7 +4,7 @@
  */
 import type { Clock, Timer } from "../base/clock.ts";
 import { Counts, STATUSES, WINDOW_STEPS, type Recent } from "./metrics.ts";
-import { type Metrics } from "./metrics_plan.ts";
+import type { Metrics, ServicePlan } from "./metrics_plan.ts";
 
 const STEP_MS = 5_000;
 /** 15 minutes. */
@@ -138,16 +138,18 @@ export class Stats {
       total: figures(new Sum().include(this.#metrics.total, inFlight.total), seconds),
       unrouted: figures(new Sum().include(this.#metrics.unrouted.recent, 0), seconds),
       codesPerS: this.#codesPerS(seconds),
-      services: extent === "total" ? [] : this.#services(extent, seconds, inFlight),
+      services: extent === "total" ? [] : this.services(extent, inFlight),
       point: { at, ...stepFigures(this.#metrics.total) },
       stepS: STEP_MS / 1000,
       history: extent === "active" ? [] : this.#history.map((step, i, all) => ({ at: at - (all.length - i) * STEP_MS, ...step })),
     };
   }
 
-  #services(extent: Exclude<StatsExtent, "total">, seconds: number, inFlight: InFlight): readonly ServiceStats[] {
+  /** Those of `read`, or of some services: many take a while. */
+  services(extent: Exclude<StatsExtent, "total">, inFlight: InFlight, plans: Iterable<readonly [string, ServicePlan]> = this.#metrics.services): readonly ServiceStats[] {
+    const seconds = this.#seconds(this.#clock.now());
     const services: ServiceStats[] = [];
-    for (const [name, { meter, routes, upstreams: groupOf }] of this.#metrics.services) {
+    for (const [name, { meter, routes, upstreams: groupOf }] of plans) {
       if (typeof extent === "object" && extent.service !== name) continue;
       const isShown = ({ isActive }: Recent, open: number) => extent === "all" || (extent !== "services" && (isActive || open > 0));
       const whole = new Sum();
@@ -234,6 +236,7 @@ function stepFigures(total: Recent): Omit<Point, "at"> {
 }
 
 function statusesOf(sum: Counts, seconds: number): StatusCounts {
+  if (sum.requests === 0) return {};
   const counts = new Map(STATUSES.map((name, i) => [name, sum.status(i)]));
   const refused = (["401", "403", "404"] as const).reduce((all, name) => all + counts.get(name)!, 0);
   counts.set("4xx", counts.get("4xx")! + refused).delete("");

@@ -13,7 +13,7 @@ import { countersOf, type ReportSource } from "./reports.ts";
 
 type Samples<T> = Iterable<readonly [labels: Labels, value: T]>;
 /** What plugin instances have, by their keys. */
-type Instances<What extends string> = readonly (readonly [key: string, figures: Readonly<Record<What, number>>])[];
+type Instances<What extends string> = Iterable<readonly [key: string, figures: Readonly<Record<What, number>>]>;
 
 /** Samples are made one by one when they are read: they may be many. */
 export function families(source: ReportSource): readonly Family[] {
@@ -22,7 +22,6 @@ export function families(source: ReportSource): readonly Family[] {
   const counters = countersOf(source);
   const end = configuration.validity?.endOf(snapshot.config) ?? null;
   const caches = cachesOf(runtime, reports?.caches);
-  const limiters = [...(runtime.limits?.tables() ?? [])].filter(([key]) => snapshot.instances.has(key) || snapshot.instances.has(withoutGroup(key)));
   const services = Array.from(metrics.services, ([service, { meter }]) => [["service", service], meter.retries] as const);
   const { upstreamSets } = runtime;
   const circuits = upstreamSets.map(({ service, breaker }) => [["service", service], breaker?.report.state ?? null] as const);
@@ -32,13 +31,13 @@ export function families(source: ReportSource): readonly Family[] {
   if (https !== null) certificates.push([["file", "", "host", ""], https.certificate.notAfter / 1000]);
   return [
     counter("edge_gateway_http_requests_total", HELP.requests, requestsOf(metrics)),
-    { name: "edge_gateway_http_request_duration_seconds", type: "histogram", help: HELP.durations, samples: timed(routesOf(metrics)) },
+    { name: "edge_gateway_http_request_duration_seconds", type: "histogram", help: HELP.durations, samples: timed(allRoutes(metrics)) },
     gauge("edge_gateway_http_requests_in_flight", "Requests that are being answered, and open WebSockets.", requests.inFlight),
-    counter("edge_gateway_http_received_bytes_total", HELP.received, aboveZero(routesOf(metrics), ({ receivedBytes }) => receivedBytes)),
-    counter("edge_gateway_http_sent_bytes_total", HELP.sent, aboveZero(routesOf(metrics), ({ sentBytes }) => sentBytes)),
+    counter("edge_gateway_http_received_bytes_total", HELP.received, aboveZero(allRoutes(metrics), ({ receivedBytes }) => receivedBytes)),
+    counter("edge_gateway_http_sent_bytes_total", HELP.sent, aboveZero(allRoutes(metrics), ({ sentBytes }) => sentBytes)),
     gauge("edge_gateway_client_connections", "Connections of clients that are open.", listener.connections.open),
     counter("edge_gateway_client_connections_refused_total", "Connections that a limit refused.", [[[], listener.connections.refused]]),
-    counter("edge_gateway_cache_requests_total", HELP.cached, counted(routesOf(metrics), "result", ({ cached }) => cached)),
+    counter("edge_gateway_cache_requests_total", HELP.cached, counted(allRoutes(metrics), "result", ({ cached }) => cached)),
     { name: "edge_gateway_cache_bytes", type: "gauge", help: "Memory that a cache uses.", samples: summed(caches, "bytes") },
     { name: "edge_gateway_cache_max_bytes", type: "gauge", help: HELP.cacheBound, samples: summed(caches, "maxBytes") },
     { name: "edge_gateway_cache_entries", type: "gauge", help: "Replies that a cache has stored.", samples: summed(caches, "entries") },
@@ -48,13 +47,13 @@ export function families(source: ReportSource): readonly Family[] {
     counter("edge_gateway_plugin_seconds_total", HELP.plugins, usedPlugins(metrics, (meter) => meter.ms / 1000)),
     counter("edge_gateway_plugin_results_total", HELP.results, counted(pluginsOf(metrics), "result", ({ results }) => results)),
     counter("edge_gateway_plugin_faults_total", HELP.faults, Array.from(metrics.pluginFaults, ([plugin, count]) => [["plugin", plugin], count])),
-    { name: "edge_gateway_rate_limit_callers", type: "gauge", help: "Callers that a rate limit remembers.", samples: summed(limiters, "callers") },
-    counter("edge_gateway_rate_limit_shared_total", HELP.shared, summed(limiters, "shared")),
+    { name: "edge_gateway_rate_limit_callers", type: "gauge", help: "Callers that a rate limit remembers.", samples: summed(limitersOf(source), "callers") },
+    counter("edge_gateway_rate_limit_shared_total", HELP.shared, summed(limitersOf(source), "shared")),
     { name: "edge_gateway_counters_up", type: "gauge", help: HELP.countersUp, samples: counters === null ? [] : [[[], counters.state === "up" ? 1 : 0]] },
     counter("edge_gateway_counters_errors_total", HELP.countersErrors, Array.from(runtime.countersErrors, ([reason, count]) => [["reason", reason], count])),
     counter("edge_gateway_state_errors_total", "Writes to STATE_DIR that have failed.", runtime.state === null ? [] : [[[], runtime.state.errors]]),
     counter("edge_gateway_rate_limited_total", "Requests refused by rate_limit.", limitedOf(metrics)),
-    counter("edge_gateway_plugin_refusals_total", HELP.refusals, counted(routesOf(metrics), "code", ({ refusals }) => refusals)),
+    counter("edge_gateway_plugin_refusals_total", HELP.refusals, counted(allRoutes(metrics), "code", ({ refusals }) => refusals)),
     { name: "edge_gateway_upstream_duration_seconds", type: "histogram", help: HELP.tries, samples: timed(triesOf(metrics)) },
     counter("edge_gateway_retries_total", "Tries beyond the first one of a request.", services),
     { name: "edge_gateway_circuit_state", type: "gauge", help: HELP.circuits, samples: counted(circuits, "state", statesOf) },
@@ -105,7 +104,7 @@ const HELP = {
 };
 
 /** All routes, and last the requests without a route. */
-function* routesOf({ services, unrouted }: Metrics): Samples<RouteMeter> {
+export function* allRoutes({ services, unrouted }: Metrics): Samples<RouteMeter> {
   for (const [service, { routes }] of services) for (const [name, meter] of routes) yield [["service", service, "route", name], meter];
   yield [["service", "", "route", ""], unrouted];
 }
@@ -129,7 +128,7 @@ function* aboveZero<T>(all: Samples<T>, read: (meter: T) => number): Samples<num
 }
 
 function* requestsOf(metrics: Metrics): Samples<number> {
-  for (const [labels, meter] of routesOf(metrics)) {
+  for (const [labels, meter] of allRoutes(metrics)) {
     for (const [method, code, count] of meter.requests()) yield [[...labels, "method", method, "code", code], count];
   }
 }
@@ -140,7 +139,7 @@ function* counted<T>(all: Samples<T>, label: string, read: (counts: T) => Iterab
 }
 
 function* limitedOf(metrics: Metrics): Samples<number> {
-  for (const [labels, meter] of routesOf(metrics)) if (meter !== metrics.unrouted) yield [labels, meter.rateLimited];
+  for (const [labels, meter] of allRoutes(metrics)) if (meter !== metrics.unrouted) yield [labels, meter.rateLimited];
 }
 
 function* pluginsOf({ plugins }: Metrics): Samples<PluginMeter> {
@@ -163,15 +162,20 @@ function statesOf(circuit: BreakerState | null) {
   return circuit && (["closed", "open", "half_open"] as const).map((state) => [state, state === circuit ? 1 : 0] as const);
 }
 
+/** Of the configuration in force. */
+export function* limitersOf({ configuration: { snapshot: { instances } }, runtime }: ReportSource): Instances<"callers" | "shared"> {
+  for (const table of runtime.limits?.tables() ?? []) if (instances.has(table[0]) || instances.has(withoutGroup(table[0]))) yield table;
+}
+
 /** Several instances may have the same labels: they are counted together. */
-function summed<What extends string>(instances: Instances<What>, what: What): Samples<number> {
+function* summed<What extends string>(instances: Instances<What>, what: What): Samples<number> {
   const sums = new Map<string, [Labels, number]>();
   for (const [key, figures] of instances) {
     const labels = instanceLabels(key);
     const name = JSON.stringify(labels);
     sums.set(name, [labels, (sums.get(name)?.[1] ?? 0) + figures[what]]);
   }
-  return sums.values();
+  yield* sums.values();
 }
 
 /** The key of a group's limits has the group behind what their instance's has, see `GroupLimits`. */
@@ -180,7 +184,7 @@ function withoutGroup(key: string): string {
 }
 
 /** The key of a plugin instance is its `scope.key`. */
-function instanceLabels(key: string): Labels {
+export function instanceLabels(key: string): Labels {
   const [level, service, route, name, id] = JSON.parse(key) as [string, string | null, string | null, string, string | number];
   return pluginLabels({ name, level, service, route, id: typeof id === "number" ? String(id + 1) : id });
 }

@@ -5,7 +5,8 @@
 import type { Readable } from "node:stream";
 import type { Family } from "../observe/exposition.ts";
 import type { ProcessFigures } from "../observe/process.ts";
-import { Stats, type GatewayStats, type StatsExtent } from "../observe/stats.ts";
+import { Stats, type GatewayStats, type ServiceStats, type StatsExtent } from "../observe/stats.ts";
+import type { ServicePlan } from "../observe/metrics_plan.ts";
 import type { FigureHistory } from "./figure_history.ts";
 import type { ReportSource } from "./reports.ts";
 
@@ -37,10 +38,16 @@ export class Reporting {
   }
 
   stats(extent: StatsExtent): GatewayStats {
+    return this.#stats.read(extent, this.#inFlight);
+  }
+
+  services(extent: Exclude<StatsExtent, "total">, plans: Iterable<readonly [string, ServicePlan]>): readonly ServiceStats[] {
+    return this.#stats.services(extent, this.#inFlight, plans);
+  }
+
+  get #inFlight(): Parameters<Stats["read"]>[1] {
     const { requests, runtime } = this.#source;
-    const loads = new Map<string, Map<string, number>>();
-    for (const { service, peers } of runtime.upstreamSets) loads.set(service, new Map(peers.map(({ id, inFlight }) => [id, inFlight])));
-    return this.#stats.read(extent, { total: requests.inFlight, upstream: (service, id) => loads.get(service)?.get(id) ?? 0 });
+    return { total: requests.inFlight, upstream: (service, id) => runtime.peer(service, id)?.inFlight ?? 0 };
   }
 
   metrics(): string {

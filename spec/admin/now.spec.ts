@@ -6,7 +6,7 @@ import type * as api from "../../lib/manager/assets/admin_types.ts";
 import { HEALTH, optionsFrom, source, startAdmin, STATS, STATUS, type AdminSource, type Running } from "./harness.ts";
 
 /** That this compiles is the promise: what the interface says is what the pages of the management UI read. */
-const all: api.Now = nowView(optionsFrom(source).gateway, { figures: "total", known: null });
+const all: api.Now = await nowView(optionsFrom(source).gateway, { figures: "total", known: null }, () => Promise.resolve());
 
 /** A source that can be changed, and what was asked of it. */
 function changing() {
@@ -35,19 +35,19 @@ describe("GET /gateway/now", () => {
     expect((await ask("GET", "/gateway/now")).status).toBe(401);
   });
 
-  it("gives to whoever names what is known only the figures, and what has changed apart from uptime and requests in flight", () => {
+  it("gives to whoever names what is known only the figures, and what has changed apart from uptime and requests in flight", async () => {
     const { now, source: told } = changing();
-    const ask = (known: string) => nowView(optionsFrom(told).gateway, { figures: "total", known: known.split(".") }) as api.Now;
-    const before = nowView(optionsFrom(told).gateway, { figures: "total", known: null }).known;
+    const ask = (known: string | null): Promise<api.Now> => nowView(optionsFrom(told).gateway, { figures: "total", known: known?.split(".") ?? null }, () => Promise.resolve());
+    const before = (await ask(null)).known;
     now.status = { ...STATUS, uptimeMs: 99_000, inFlight: 9 };
-    expect(Object.keys(ask(before))).toEqual(["known", "stats"]);
-    expect(ask(before).stats.history).toBeUndefined();
+    expect(Object.keys(await ask(before))).toEqual(["known", "stats"]);
+    expect((await ask(before)).stats.history).toBeUndefined();
     now.status = { ...STATUS, digest: "000000000001" };
-    expect(Object.keys(ask(before))).toEqual(["known", "status", "stats"]);
-    const after = ask(before).known;
+    expect(Object.keys(await ask(before))).toEqual(["known", "status", "stats"]);
+    const after = (await ask(before)).known;
     now.health = { services: [] };
-    expect(Object.keys(ask(after))).toEqual(["known", "health", "stats"]);
-    expect(Object.keys(ask("of.another"))).toEqual(["known", "status", "health", "stats"]);
+    expect(Object.keys(await ask(after))).toEqual(["known", "health", "stats"]);
+    expect(Object.keys(await ask("of.another"))).toEqual(["known", "status", "health", "stats"]);
   });
 
   it("computes figures only of what the page shows", async () => {
@@ -63,7 +63,7 @@ describe("GET /gateway/now", () => {
 });
 
 describe("the figures of the first routes", () => {
-  it("are of the five with the most requests, the longest durations and the most errors, of any service, without the others", () => {
+  it("are of the five with the most requests, the longest durations and the most errors, of any service, without the others", async () => {
     const quiet = { ...STATS.total, requestsPerS: 1, p95Ms: 10 };
     const routes = (names: string, of: (i: number) => Partial<typeof quiet>) => Array.from(names, (name, i) => ({ name, ...quiet, ...of(i) }));
     const services = [
@@ -72,7 +72,7 @@ describe("the figures of the first routes", () => {
       { ...STATS.services[0]!, name: "failing", routes: routes("mnopqr", (i) => ({ errorsPerS: i })) },
       { ...STATS.services[0]!, name: "none of these" },
     ];
-    const { stats } = nowView(optionsFrom({ ...source, stats: () => ({ ...STATS, services }) }).gateway, { figures: "top", known: [] });
+    const { stats } = await nowView(optionsFrom({ ...source, stats: () => ({ ...STATS, services }) }).gateway, { figures: "top", known: [] }, () => Promise.resolve());
     expect(stats.services.map(({ name, routes, upstreams, groups }) => [name, routes.map((route) => route.name).join(""), upstreams, groups])).toEqual([
       ["busy", "abcde", [], []],
       ["slow", "hijkl", [], []],
@@ -124,6 +124,8 @@ describe("GET /gateway/plugins", () => {
     const cookie = await session();
     const get = (query: string) => ask("GET", `/gateway/plugins${query}`, { headers: { cookie } });
     expect((await get("?service=a&route=r")).json).toEqual({ plugins: [{ level: "global", name: "key_auth", id: null, config: { key: "${env:KEY}" }, requests: 7, answered: 2 }] });
+    expect((await get("?service=a&route=r&only=counts")).json).toEqual({ plugins: [{ requests: 7, answered: 2 }] });
+    expect([(await get("?service=a&route=r&only=names")).status, (await get("?service=a&route=x&only=counts")).status]).toEqual([400, 404]);
     expect([(await get("?service=a&route=x")).status, (await get("?service=a")).json.detail]).toEqual([404, 'Name a route: "?service=…&route=…".']);
     expect((await ask("GET", "/gateway/plugins?service=a&route=r")).status).toBe(401);
   });

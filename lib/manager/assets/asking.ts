@@ -4,6 +4,7 @@
 import { ask as request, isSessionEnd, messageOf } from "./api.ts";
 import { unreadable } from "./components.ts";
 import { el, replace, setText } from "./dom.ts";
+import { pauseMs } from "./live_state.ts";
 import type { Frame } from "./page.ts";
 
 interface AskOptions<T> {
@@ -76,10 +77,13 @@ export function figuresAt<T>(path: string | (() => string), what: string, show: 
     load,
     note,
     update(): void {
-      const now = performance.now();
-      if (now < dueAt) return;
+      const askedAt = performance.now();
+      if (askedAt < dueAt) return;
       dueAt = Infinity;
-      void load().then(() => (dueAt = now + everyMs()));
+      void load().then(() => {
+        const now = performance.now();
+        dueAt = now + pauseMs(everyMs() - (now - askedAt), now - askedAt);
+      });
     },
   };
 }

@@ -87,6 +87,8 @@ export interface PluginFigures {
   readonly routes: readonly { readonly service: string | null; readonly route: string | null; readonly cache: Readonly<Record<string, number>>; readonly refusals: Readonly<Record<string, number>> }[];
   /** What caches hold now, and what they have dropped for want of room. */
   readonly caches: readonly {
+    readonly plugin: string;
+    readonly level: string;
     readonly service: string | null;
     readonly route: string | null;
     readonly id: string;

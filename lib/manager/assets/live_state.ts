@@ -30,6 +30,9 @@ export interface ConnectionLoss {
 const NOTHING = { config: null, status: null, uptimeS: null, health: null, stats: null, history: [], stepS: 5, connection: "connecting" } as const;
 const TURN_MS = 1000;
 const MAX_RETRY_WAIT_MS = 15_000;
+/** An answer about thousands of services costs the gateway some time: of that a page takes no more than a fifth. */
+const PAUSE_PER_MS = 4;
+const MAX_PAUSE_MS = 5_000;
 
 export class LiveState {
   readonly #options: LiveOptions;
@@ -82,10 +85,11 @@ export class LiveState {
   /** Asks now; rejects with the error of this request. */
   async refresh(): Promise<void> {
     const own = this.#endTurn();
+    const askedAt = this.#options.now();
     if (this.#loss !== null) this.#setState({}, { why: this.#loss.why, retryAt: null });
     try {
       await this.#load(own);
-      if (own === this.#turn) this.#startAfter(TURN_MS);
+      if (own === this.#turn) this.#startAfter(pauseMs(TURN_MS, this.#options.now() - askedAt));
     } catch (error) {
       if (own === this.#turn) {
         if (isSessionEnd(error)) this.#sessionEnded(error);
@@ -160,4 +164,9 @@ export class LiveState {
     this.#loss = newLoss;
     this.#options.changed();
   }
+}
+
+/** How long nothing is asked after an answer that took so long. */
+export function pauseMs(leastMs: number, tookMs: number): number {
+  return Math.max(leastMs, Math.min(PAUSE_PER_MS * tookMs, MAX_PAUSE_MS));
 }

@@ -2,10 +2,13 @@
  * Small tables of figures that change: threads of the process; plugins by kind, caches and circuits.
  */
 import { section } from "./components.ts";
-import { el, replace, type Child } from "./dom.ts";
+import { el, replace, setText, type Child } from "./dom.ts";
+import { number } from "./format.ts";
 
 /** Below it each row is a card. */
 const LEAST_WIDTH = 640;
+/** Of a table that is drawn anew every two seconds. */
+const LIVE_ROWS = 200;
 
 /** A table of rows that come and go. `numbers`: columns with numbers. */
 export function plainTable(caption: string, columns: readonly string[], numbers: readonly number[] = []) {
@@ -23,13 +26,16 @@ export function plainTable(caption: string, columns: readonly string[], numbers:
 /** A table with a title, hidden while it has no rows. */
 export function liveTable(title: string, columns: readonly string[], numbers: readonly number[] = []) {
   const table = plainTable(title, columns, numbers);
-  const node = section(title, table.node);
+  const more = el("p", { class: "muted" });
+  const node = section(title, table.node, more);
   node.hidden = true;
   return {
     node,
-    show(cells: readonly (readonly Child[])[]): void {
-      node.hidden = cells.length === 0;
-      replace(table.rows, ...cells.map(table.rowOf));
+    /** The first of them, as many as are read. */
+    show<T>(all: readonly T[], cellsOf: (each: T) => readonly Child[]): void {
+      node.hidden = all.length === 0;
+      replace(table.rows, ...all.slice(0, LIVE_ROWS).map((each) => table.rowOf(cellsOf(each))));
+      setText(more, all.length > LIVE_ROWS ? `and ${number(all.length - LIVE_ROWS)} more` : "");
     },
   };
 }

@@ -30,30 +30,34 @@ export function pluginFigures() {
 
   function show({ plugins, routes, caches: stores, circuits: all }: PluginFigures): void {
     counts = new Map(plugins.map((each) => [instanceKey(each), each]));
-    kinds.show(grouped(plugins, ({ plugin }) => plugin).map(([kind, instances]) => {
+    kinds.show(grouped(plugins, ({ plugin }) => plugin), ([kind, instances]) => {
       const [requests, seconds] = [sum(instances.map((each) => each.requests)), sum(instances.map((each) => each.seconds))];
       const callers = instances.flatMap((each) => each.callers ?? []);
       const results = { ...merged(instances.map((each) => each.results)), ...(callers.length > 0 && { callers: sum(callers) }) };
       return [kind, number(instances.length), number(requests), milliseconds(requests === 0 ? null : (seconds * 1000) / requests), countsOf(results, number)];
-    }));
+    });
     const codes = merged(routes.map((each) => each.refusals));
-    refusals.show(Object.entries(codes).sort((a, b) => b[1] - a[1]).map(([code, count]) => [code, number(count), number(routes.filter((route) => route.refusals[code] !== undefined).length)]));
-    caches.show(routes.filter(({ cache }) => Object.keys(cache).length > 0).map(({ service, route, cache }) => {
+    refusals.show(Object.entries(codes).sort((a, b) => b[1] - a[1]), ([code, count]) => [code, number(count), number(routes.filter((route) => route.refusals[code] !== undefined).length)]);
+    caches.show(routes.filter(({ cache }) => Object.keys(cache).length > 0), ({ service, route, cache }) => {
       const answered = sum(["hit", "collapsed", "revalidated", "stale_if_error"].map((result) => cache[result] ?? 0));
       const name = service === null || route === null ? "without a route" : link(hashFor("routes", service, route), `${service} ${route}`);
       return [name, percent(answered / sum(Object.values(cache))), countsOf(cache, number)];
-    }));
-    held.show(stores.map(({ service, route, id, bytes: used, max_bytes: most, entries, evictions }) => {
+    });
+    held.show(stores.filter((each) => counts!.has(instanceKey(each))), ({ service, route, id, bytes: used, max_bytes: most, entries, evictions }) => {
       const place = service === null ? "global" : route === null ? link(hashFor("services", service), service) : link(hashFor("routes", service, route), `${service} ${route}`);
       return [el("span", {}, place, id === "1" ? "" : ` ${id}`), percent(used / most), `${bytes(used)} of ${bytes(most)}`, number(entries), number(evictions)];
-    }));
-    circuits.show(all.map(({ service, state, requests, failures }) => [link(hashFor("services", service), service), state.replace("_", " "), number(failures), number(requests)]));
+    });
+    circuits.show(all, ({ service, state, requests, failures }) => [link(hashFor("services", service), service), state.replace("_", " "), number(failures), number(requests)]);
   }
 }
 
 function grouped<T>(all: readonly T[], keyOf: (each: T) => string): readonly (readonly [string, readonly T[]])[] {
   const groups = new Map<string, T[]>();
-  for (const each of all) groups.set(keyOf(each), [...(groups.get(keyOf(each)) ?? []), each]);
+  for (const each of all) {
+    const group = groups.get(keyOf(each));
+    if (group === undefined) groups.set(keyOf(each), [each]);
+    else group.push(each);
+  }
   return [...groups].sort(([a], [b]) => (a < b ? -1 : 1));
 }
 

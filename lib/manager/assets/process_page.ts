@@ -20,11 +20,11 @@ export const page: OpenPage = () => {
   function show({ rss_bytes: memory, cpu_s: cpu, open_files: files, connections, in_flight: inFlight, threads: all }: ProcessFigures): void {
     const lines = [["Memory", bytes(memory)], ["Processor time", `${number(cpu)} s`], ["Open files", files === null ? "–" : number(files)], ["Connections", number(connections)], ["In flight", number(inFlight)]];
     replace(facts, ...lines.flatMap(([name, text]) => pair(name!, text!)));
-    threads.show(all.map(({ worker, lag_ms: lag, ...thread }) => [
+    threads.show(all, ({ worker, lag_ms: lag, ...thread }) => [
       worker === null ? "main" : `worker ${worker}`,
       ...[lag.p50, lag.p99, lag.max].map(milliseconds),
       ...[thread.heap_used_bytes, thread.heap_bytes, thread.external_bytes].map(bytes),
       ...[thread.connections, thread.in_flight].map(number),
-    ]));
+    ]);
   }
 };

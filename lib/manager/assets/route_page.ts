@@ -1,7 +1,7 @@
 /**
  * The page of one route: its live statistics, and the path of a request through it.
  */
-import type { ProxyConfig, RouteConfig, RoutePlugins, ServiceConfig } from "./api.ts";
+import type { PluginCounts, ProxyConfig, RouteConfig, RoutePlugins, ServiceConfig } from "./api.ts";
 import { figuresAt } from "./asking.ts";
 import { detailPage, type Detail } from "./configured_pages.ts";
 import { el, setText } from "./dom.ts";
@@ -34,10 +34,11 @@ export const onePage: OpenPage = (frame, [serviceName = "", name = ""]) =>
 function routeDetail(config: ProxyConfig, service: ServiceConfig, route: RouteConfig, frame: Frame): Detail {
   let running: readonly PluginPlace[] = [];
   let drawing: Pipeline | null = null;
-  let counts: RoutePlugins["plugins"] = [];
+  let counts: readonly PluginCounts[] = [];
   const drawn = slot("card");
   // Only the gateway knows in which order plugins run.
-  const asking = figuresAt<RoutePlugins>(`/gateway/plugins?${new URLSearchParams({ service: service.name, route: route.name })}`, "The plugins", ({ plugins }) => {
+  const ofPlugins = `/gateway/plugins?${new URLSearchParams({ service: service.name, route: route.name })}`;
+  const asking = figuresAt<RoutePlugins>(() => (drawing === null ? ofPlugins : `${ofPlugins}&only=counts`), "The plugins", ({ plugins }) => {
     counts = plugins;
     drawing ??= draw(plugins);
     drawTraffic();

@@ -50,7 +50,7 @@ describe("a question of a page", () => {
 });
 
 describe("figures of a page", () => {
-  it("figures of a page are asked for again after their pause, and not while an answer is awaited that takes longer", async () => {
+  it("figures of a page are asked for again after their pause, which is longer after an answer that took long, and not while one is awaited", async () => {
     const answers: ((value: unknown) => void)[] = [];
     vi.stubGlobal("document", { createElement: () => ({ isConnected: true, setAttribute: () => {}, append: () => {} }) });
     vi.stubGlobal("fetch", () => new Promise((resolve) => void answers.push((value) => resolve(Response.json(value)))));
@@ -63,13 +63,15 @@ describe("figures of a page", () => {
     expect(answers).toHaveLength(1);
     answers[0]!("late");
     await vi.waitFor(() => expect(seen).toEqual(["late"]));
-    for (const ms of [9_001, 9_002, 11_002]) updateAt(ms);
+    for (const ms of [9_001, 11_002, 13_999]) updateAt(ms);
+    expect(answers).toHaveLength(1);
+    updateAt(14_000);
     expect(answers).toHaveLength(2);
     answers[1]!("again");
     await vi.waitFor(() => expect(seen).toEqual(["late", "again"]));
-    updateAt(11_000);
+    updateAt(15_999);
     expect(answers).toHaveLength(2);
-    updateAt(11_001);
+    updateAt(16_000);
     expect(answers).toHaveLength(3);
   });
 });

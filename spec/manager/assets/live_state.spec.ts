@@ -94,6 +94,28 @@ describe("the known state of the gateway", () => {
     expect(live.known).toMatchObject({ status: { digest: "a" }, health: { services: [] } });
   });
 
+  it("is asked for later after an answer that took long, so that a page takes no more than a fifth of the gateway's time", async () => {
+    const { gateway, asked, pass } = await connected();
+    const asks = async (tookMs: number, pause: number) => {
+      gateway.holds = true;
+      await pass(pause);
+      const before = asked.length;
+      await pass(tookMs);
+      gateway.holds = false;
+      gateway.held.pop()!();
+      await pass(0);
+      return before;
+    };
+    const before = await asks(600, 1000);
+    await pass(2399);
+    expect(asked).toHaveLength(before);
+    await asks(30_000, 1);
+    await pass(4_999);
+    expect(asked).toHaveLength(before + 1);
+    await pass(1);
+    expect(asked).toHaveLength(before + 2);
+  });
+
   it("adds each step to the history", async () => {
     const { live, pass } = await connected();
     for (let i = 0; i < 6; i++) await pass(1000);
