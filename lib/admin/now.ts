@@ -26,13 +26,11 @@ const FIGURES = ["total", "top", "services", "busy"] as const;
 const TOP = 5;
 const ORDERS: readonly ((route: Figures) => number | null)[] = [({ requestsPerS }) => requestsPerS, ({ p95Ms }) => p95Ms, ({ errorsPerS }) => errorsPerS];
 
-export function nowRequest({ call, target, headers }: Inbound, { gateway, refresh }: Pick<InterfaceOptions, "gateway" | "refresh">): Reply | Promise<Reply> {
+export async function nowRequest({ call, target, headers }: Inbound, { gateway, refresh }: Pick<InterfaceOptions, "gateway" | "refresh">): Promise<Reply> {
   const question = readNowQuestion(target);
   if (typeof question === "string") return problem(call, "request_invalid", { detail: question });
-  return largeAnswer(gateway, `now ${JSON.stringify(question)}`, headers, async (slice) => {
-    await refresh("counts");
-    return nowView(gateway, question, slice);
-  });
+  await refresh("counts");
+  return largeAnswer(gateway, `now ${JSON.stringify(question)}`, headers, (slice) => nowView(gateway, question, slice));
 }
 
 /** Reads the query; a sentence if it asks for something unknown. */

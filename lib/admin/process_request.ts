@@ -49,9 +49,9 @@ export async function processRequest({ headers }: Inbound, options: Options): Pr
   return compressed(json(200, view), headers);
 }
 
-export function pluginFiguresRequest({ headers }: Inbound, { gateway, refresh }: Options): Promise<Reply> {
+export async function pluginFiguresRequest({ headers }: Inbound, { gateway, refresh }: Options): Promise<Reply> {
+  await refresh("counts");
   return largeAnswer(gateway, "plugin-figures", headers, async (slice) => {
-    await refresh("counts");
     const parts = GatewayCore.partsOf(gateway as Gateway);
     const source = { ...parts, metrics: parts.metrics! };
     const callers = new Map<string, number>();
