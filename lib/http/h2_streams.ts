@@ -88,6 +88,15 @@ export function holdsOutputBack(session: Http2Session, socket: Socket): boolean 
 }
 
 /**
+ * Whether the system has closed a connection that node still waits to write to: over TLS node never ends a write that follows a failed one, and
+ * does not read meanwhile (Node 20 to 24).
+ */
+export function isGone(socket: Socket): boolean {
+  const { _handle: handle } = socket as { _handle?: { readonly writeQueueSize?: number; getpeername?(into: object): number } | null };
+  return (handle?.writeQueueSize ?? 0) > 0 && (handle?.getpeername?.({}) ?? 0) !== 0;
+}
+
+/**
  * Resets a stream. Node's `close` ends the body before that, as if it were whole (END_STREAM, then RST_STREAM; probed with Node 20), and
  * the peer would act on the half that it has.
  */

@@ -6,7 +6,7 @@ import type { Socket } from "node:net";
 import { entry, guarded } from "../base/event_loop.ts";
 import { ignore } from "../base/errors.ts";
 import { PacedSink, takenBySystem } from "../http/delivery.ts";
-import { holdsOutputBack, isClosed, ownStream, type StreamOwner } from "../http/h2_streams.ts";
+import { holdsOutputBack, isClosed, isGone, ownStream, type StreamOwner } from "../http/h2_streams.ts";
 import * as h2 from "./h2_limits.ts";
 import type { Http1Options } from "./http1.ts";
 import type { Limits } from "./limits.ts";
@@ -157,6 +157,7 @@ class Session implements StreamOwner {
   #check(now: number, elapsed: number): void {
     const bytes = this.#socket.bytesRead - this.#bytesRead;
     this.#bytesRead += bytes;
+    if (isGone(this.#socket)) return this.#cutOff();
     if (bytes > 0) this.#countUnreported(bytes);
     const isReading = this.#output.isBusy();
     if (this.#lastStream > this.#lastReported && this.#lastStream > this.#lastSettled) this.#checkHead(now);
@@ -169,7 +170,16 @@ class Session implements StreamOwner {
     }
     // Node waits for the client to close its side.
     this.#drainedSince ??= now;
-    if (now - this.#drainedSince >= h2.MAX_LINGER_MS && !isReading) this.#socket.destroy();
+    if (now - this.#drainedSince >= h2.MAX_LINGER_MS && !isReading) this.#cutOff();
+  }
+
+  /**
+   * Without waiting for a write that is under way. The session comes first: with output left over TLS, node itself fails an assertion, and
+   * the process with it, if a session loses its socket (Node 20).
+   */
+  #cutOff(): void {
+    this.destroy();
+    this.#socket.destroy();
   }
 
   readonly #onStream = (stream: ServerHttp2Stream, _headers: IncomingHttpHeaders, flags: number, block: readonly string[]): void => {

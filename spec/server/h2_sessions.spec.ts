@@ -1,11 +1,13 @@
 import net, { type AddressInfo, type Socket } from "node:net";
 import type { ServerHttp2Stream } from "node:http2";
+import tls from "node:tls";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { silentLog } from "../../lib/base/log.ts";
 import { ANSWER_MS, MAX_LINGER_MS, MAX_UNREPORTED, RESETS, SILENCE_MS, SURPLUS_HEAD_BYTES } from "../../lib/server/h2_limits.ts";
 import { H2Sessions } from "../../lib/server/h2_sessions.ts";
 import { Drain } from "../../lib/server/http1.ts";
 import { DeadlineTimer } from "../../lib/base/clock.ts";
+import { SERVER } from "../support/certs.ts";
 import { manualClock } from "../support/clock.ts";
 import {
   ACK,
@@ -32,16 +34,17 @@ import {
 import { defaultLimits } from "../support/limits.ts";
 import { eventually } from "../support/raw_client.ts";
 
-async function listening(keepAliveMs = 1_000) {
+async function listening(keepAliveMs = 1_000, secure = false) {
   const clock = manualClock();
   const streams: ServerHttp2Stream[] = [];
   const sockets: Socket[] = [];
   let limits = defaultLimits;
   const sessions = new H2Sessions({ clock, log: silentLog, deadlines: new DeadlineTimer(clock), drain: new Drain(), receiving: () => ({ clock, proxies: null, limits }), keepAliveMs, onStream: (stream) => void streams.push(stream) });
-  const server = net.createServer({ allowHalfOpen: true }, (socket) => {
+  const serve = (socket: Socket) => {
     sockets.push(socket);
     sessions.add(socket.on("error", () => {}));
-  });
+  };
+  const server = secure ? tls.createServer({ ...SERVER, ALPNProtocols: ["h2"] }, serve) : net.createServer({ allowHalfOpen: true }, serve);
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   onTestFinished(() => {
     sessions.destroy();
@@ -50,7 +53,7 @@ async function listening(keepAliveMs = 1_000) {
   });
   const { port } = server.address() as AddressInfo;
   const connect = async (options?: RawOptions) => {
-    const talk = await rawSession(port, options);
+    const talk = await rawSession(port, { secure, ...options });
     onTestFinished(() => void talk.socket.destroy());
     await talk.until(({ type, flags }) => type === SETTINGS && flags === 1);
     return talk;
@@ -415,4 +418,24 @@ it("cuts off a client that never closes its side after a GOAWAY", async () => {
   expect(sockets[0]!.destroyed).toBe(false);
   pass(MAX_LINGER_MS);
   await eventually(() => sockets[0]!.destroyed && sessions.open === 0 && clock.pending === 0, "the end of the connection, the end of the session and no pending timer");
+});
+
+it.each([false, true])("ends the session of a client that has vanished while Node waited to write to it (secure: %s)", async (secure) => {
+  const { pass, streams, sockets, sessions, connect } = await listening(75_000, secure);
+  const talk = await connect();
+  talk.send(frame(SETTINGS, 0, 0, Buffer.from([0, 4, 0x7f, 0xff, 0xff, 0xff])), frame(WINDOW_UPDATE, 0, 0, number32(0x7ffe0000)));
+  for (const id of [1, 3]) talk.headers(id, GET);
+  await eventually(() => streams.length === 2, "two streams");
+  talk.socket.pause();
+  for (const stream of streams) stream.respond({ ":status": 200 });
+  streams[0]!.write(Buffer.alloc(16_000_000));
+  await eventually(() => sockets[0]!.bytesWritten > 16_000_000, "16 MB written");
+  streams[1]!.write("more to write after that");
+  await new Promise(setImmediate);
+  talk.socket.destroy();
+  type Handle = { getpeername(into: object): number };
+  const handle = () => (sockets[0] as unknown as { _handle: Handle | null })._handle;
+  await eventually(() => handle() === null || handle()!.getpeername({}) !== 0, "the system having closed the connection");
+  pass(1_000);
+  await eventually(() => streams.every(({ destroyed }) => destroyed) && sockets[0]!.destroyed && sessions.open === 0, "the end of the streams, the connection and the session");
 });

@@ -1,8 +1,9 @@
 /**
- * An HTTP/2 client at the level of frames, over a plain socket (h2c), for what Node's client does not send. Header
+ * An HTTP/2 client at the level of frames, over a plain socket (h2c) or TLS, for what Node's client does not send. Header
  * blocks are HPACK literals without Huffman coding; of the peer's blocks nothing is decoded.
  */
 import net from "node:net";
+import tls from "node:tls";
 
 export const DATA = 0;
 export const HEADERS = 1;
@@ -123,11 +124,12 @@ export interface RawOptions {
   /** Answer the peer's SETTINGS and PING. Default true. */
   readonly acknowledge?: boolean;
   readonly settings?: Buffer;
+  readonly secure?: boolean;
 }
 
-export async function rawSession(port: number, { bare = false, acknowledge = true, settings = Buffer.alloc(0) }: RawOptions = {}): Promise<RawSession> {
-  const socket = net.connect(port, "127.0.0.1");
-  await new Promise<void>((resolve, reject) => socket.once("connect", resolve).once("error", reject));
+export async function rawSession(port: number, { bare = false, acknowledge = true, settings = Buffer.alloc(0), secure = false }: RawOptions = {}): Promise<RawSession> {
+  const socket = secure ? tls.connect({ port, host: "127.0.0.1", rejectUnauthorized: false, ALPNProtocols: ["h2"] }) : net.connect(port, "127.0.0.1");
+  await new Promise<void>((resolve, reject) => socket.once(secure ? "secureConnect" : "connect", resolve).once("error", reject));
   const frames: Frame[] = [];
   let ended = false;
   const waiting = new Set<() => void>();
