@@ -14,8 +14,10 @@ interface Queue {
 }
 
 const queues = new WeakMap<object, Queue>();
-/** Parts of a text between two looks at the clock, and members of what is short. */
+/** Parts of a text between two looks at the clock. */
 const STRIDE = 32;
+/** Of lists in what an answer consists of. */
+const DEPTH = 3;
 const CHUNK_CHARACTERS = 64 * 1024;
 
 /**
@@ -66,27 +68,16 @@ async function jsonInSlices(value: object, slice: NextTimeSlice): Promise<Buffer
   return Buffer.concat([...chunks, Buffer.from(`${text}\n`)]);
 }
 
-/** Of the root, its members and what is long, the parts; of all else the whole text. */
+/** Of the root and of what is in it down to the third level, the parts; of all else the whole text. */
 function* jsonPieces(value: unknown, depth = 0): Generator<string, void, undefined> {
-  if (typeof value !== "object" || value === null || (depth > 1 && !isLong(value))) return yield JSON.stringify(value);
-  let before = Array.isArray(value) ? "[" : "{";
-  if (Array.isArray(value)) {
-    for (const each of value) {
-      yield before;
-      yield* jsonPieces(each, depth + 2);
-      before = ",";
-    }
-    return yield before === "[" ? "[]" : "]";
-  }
+  if (typeof value !== "object" || value === null || depth === DEPTH) return yield JSON.stringify(value);
+  const isArray = Array.isArray(value);
+  let before = isArray ? "[" : "{";
   for (const [name, member] of Object.entries(value)) {
     if (member === undefined) continue;
-    yield `${before}${JSON.stringify(name)}:`;
+    yield isArray ? before : `${before}${JSON.stringify(name)}:`;
     yield* jsonPieces(member, depth + 1);
     before = ",";
   }
-  yield before === "{" ? "{}" : "}";
-}
-
-function isLong(value: object): boolean {
-  return Array.isArray(value) ? value.length > STRIDE : Object.values(value).some((member) => Array.isArray(member) && member.length > STRIDE);
+  yield (before === "," ? "" : before) + (isArray ? "]" : "}");
 }

@@ -8,7 +8,8 @@ import { readRegularFile } from "../base/regular_file.ts";
 import { atOnce, inSlices, paced } from "../base/time_slices.ts";
 import { CallerList, digestOf, type CallerEntry } from "./caller_list.ts";
 import { flag } from "./fields.ts";
-import { formatPath, itemsOf, nodeAt, positionAt, readValidJson, valuesAt, type Issue, type JsonNode, type Path, type Position } from "./json.ts";
+import { formatPath, itemsOf, nodeAt, positionAt, readValidJson, type Issue, type JsonNode, type Path, type Position } from "./json.ts";
+import { pathsTo } from "./json_paths.ts";
 import { parseJson } from "./json_text.ts";
 import type { PartFields } from "./part_fields.ts";
 import * as references from "./references.ts";
@@ -144,7 +145,7 @@ export function callerReaderOf(parts: object): CallerReader {
 }
 
 function reportWithout(root: JsonNode, context: CheckContext): void {
-  for (const { at, value } of PLUGINS.flatMap((place) => valuesAt(root, `${place}.config.callers`))) {
+  for (const { at, value } of PLUGINS.flatMap((place) => pathsTo(root, `${place}.config.callers`))) {
     const kind = nodeAt(root, [...at.slice(0, -2), "name"]);
     const isAsked = value.kind === "boolean" && value.value && kind?.kind === "string" && kind.value === "key_auth";
     if (isAsked) report(context, at, value, 'there are no callers: the configuration needs "callers" or "caller_files" beside "services"');

@@ -117,18 +117,16 @@ export function itemsOf(node: JsonNode | undefined): readonly JsonNode[] {
   return node?.kind === "array" ? node.items : [];
 }
 
-/** The values at a place such as `services[].protocol`, as far as the document has them; `=h2` behind it: those that are this text. */
-export function valuesAt(node: JsonNode, place: string): readonly { readonly at: Path; readonly value: JsonNode }[] {
+/** The values at a place such as `services[].protocol`; `=h2` behind it: those that are this text. `known`: what was found on the way to others. */
+export function valuesAt(document: JsonNode, place: string, known = new Map<string, readonly JsonNode[]>()): readonly JsonNode[] {
   const [path, text] = place.split("=") as [string, string | undefined];
-  let found: readonly { readonly at: Path; readonly value: JsonNode }[] = [{ at: [], value: node }];
+  let [found, begin]: [readonly JsonNode[], string] = [[document], ""];
   for (const step of path.replaceAll("[]", ".[]").split(".")) {
-    found = found.flatMap(({ at, value }) => {
-      if (step === "[]") return value.kind === "array" ? value.items.map((item, i) => ({ at: [...at, i], value: item })) : [];
-      const member = value.kind === "object" ? value.members.get(step) : undefined;
-      return member === undefined ? [] : [{ at: [...at, step], value: member.value }];
-    });
+    begin += `.${step}`;
+    found = known.get(begin) ?? found.flatMap((node) => (step === "[]" ? itemsOf(node) : ((node.kind === "object" && node.members.get(step)?.value) || [])));
+    known.set(begin, found);
   }
-  return text === undefined ? found : found.filter(({ value }) => value.kind === "string" && value.value === text);
+  return text === undefined ? found : found.filter((node) => node.kind === "string" && node.value === text);
 }
 
 /** All texts in these nodes; keys are none. */

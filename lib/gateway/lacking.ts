@@ -2,7 +2,8 @@
  * Finds what a configuration names and the build that runs does not have.
  */
 import { isInBuild } from "../base/version.ts";
-import { formatPath, valuesAt, type Issue, type JsonNode } from "../config/json.ts";
+import { formatPath, type Issue, type JsonNode } from "../config/json.ts";
+import { pathsTo } from "../config/json_paths.ts";
 import { parsedFrom, type ConfigSource } from "../config/source.ts";
 import type { Naming, Parts } from "./parts.ts";
 
@@ -26,6 +27,6 @@ function namings(node: JsonNode, naming: Naming) {
   if (typeof naming === "function") return naming(node) ? [{ at: [], what: undefined, position: node.position }] : [];
   return naming.flatMap((place) => {
     const [, text] = place.split("=");
-    return valuesAt(node, place).map(({ at, value: { position } }) => ({ at, what: text === undefined ? "" : `"${text}" `, position }));
+    return pathsTo(node, place).map(({ at, value: { position } }) => ({ at, what: text === undefined ? "" : `"${text}" `, position }));
   });
 }

@@ -99,7 +99,9 @@ export class Parts {
     }
     const { node } = parsedFrom(source);
     if (node === null) return;
-    const named = this.named.filter(([, naming]) => (typeof naming === "function" ? naming(node) : naming.some((place) => valuesAt(node, place).length > 0)));
+    // A configuration of 50,000 routes is walked through once, not for each of some 200 places.
+    const known = new Map<string, readonly JsonNode[]>();
+    const named = this.named.filter(([, naming]) => (typeof naming === "function" ? naming(node) : naming.some((place) => valuesAt(node, place, known).length > 0)));
     const there = named.filter(([name]) => isInBuild(name));
     if (there.length < named.length) await this.loadPart("lacking");
     await Promise.all(there.map(([name, , load]) => this.#load(name, load)));

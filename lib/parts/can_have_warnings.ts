@@ -22,7 +22,7 @@ const GUARDS: ReadonlySet<string> = new Set(["acl", "basic_auth", "key_auth", "m
  * avoids a guard that all routes have: that of the service, or of all services.
  */
 export function canHaveWarnings(document: JsonNode): boolean {
-  const at = (...places: string[]) => places.flatMap((place) => valuesAt(document, place).map(({ value }) => value));
+  const at = (...places: string[]) => places.flatMap((place) => valuesAt(document, place));
   if (at(...CAUSES).length > 0 || at("services[]").length > 1 || textsOf([document]).some(isUnfilled)) return true;
   const inner = at("services[].routes[].plugins[]");
   const isAlone = at("services[].routes[]").length === 1;
@@ -44,7 +44,7 @@ function isSilent(plugin: JsonNode, after: readonly JsonNode[]): boolean {
 
 /** "": there is no text. */
 function textAt(node: JsonNode, place: string): string {
-  const value = valuesAt(node, place)[0]?.value;
+  const [value] = valuesAt(node, place);
   return value?.kind === "string" ? value.value : "";
 }
 

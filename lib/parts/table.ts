@@ -62,13 +62,13 @@ type Joined<M> = M extends readonly [infer One, ...infer Others] ? One & Joined<
 
 /** A host that is no address, such as a reference whose value nobody has read yet. */
 function hasNames(document: JsonNode): boolean {
-  return valuesAt(document, "services[].upstreams[].host").some(({ value }) => value.kind === "string" && isIP(value.value) === 0);
+  return valuesAt(document, "services[].upstreams[].host").some((host) => host.kind === "string" && isIP(host.value) === 0);
 }
 
 /** The only upstream of a service is used whatever it answers, unless its service says something else. */
 function hasHealth(document: JsonNode): boolean {
   const upstreams = valuesAt(document, "services[].upstreams");
-  return valuesAt(document, "services[].health").length > 0 || upstreams.some(({ value }) => value.kind === "array" && value.items.length > 1);
+  return valuesAt(document, "services[].health").length > 0 || upstreams.some((list) => list.kind === "array" && list.items.length > 1);
 }
 
 /**

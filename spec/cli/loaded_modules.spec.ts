@@ -43,7 +43,7 @@ const PARTS = {
   trustedProxies: /^lib\/(?:server\/trusted_proxies|base\/cidr|config\/address_range)$/,
   tls: /^lib\/config\/tls_fields$/,
   certificates: /^lib\/(?:gateway\/host_certificates|server\/certificates)$/,
-  callers: /^lib\/(?:config\/(?:callers|caller_list)|plugins\/callers)$/,
+  callers: /^lib\/(?:config\/(?:callers|caller_list|json_paths)|plugins\/callers)$/,
   tests: /^lib\/config\/(?:read_)?tests$/,
   counters: /^lib\/store\/(?!redis|resp|shared_|held_|costs$|quota)/,
   state: /^lib\/(?:cli\/(?:state_dir|seen_file)|store\/quota_file)$/,

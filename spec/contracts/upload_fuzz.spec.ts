@@ -23,8 +23,7 @@ const ROUNDS = Number(process.env.FUZZ_ROUNDS ?? 2);
 const SEED = Number(process.env.FUZZ_SEED ?? 11);
 /** Node's own server of HTTP/2, which stands in for such upstreams, does not outlast all that they do here: those are asked for by hand. */
 const UPSTREAMS = (process.env.FUZZ_UPSTREAMS ?? "http,https").split(",") as Protocol[];
-/** Over HTTP/2 in TLS by hand as well: a client that leaves there in the middle of its replies can hold its requests for longer than this waits. */
-const CLIENTS = (process.env.FUZZ_CLIENTS ?? "http1,h2c").split(",").map((name) => {
+const CLIENTS = (process.env.FUZZ_CLIENTS ?? "http1,h2c,h2").split(",").map((name) => {
   if (name === "http1") return (dice: Random, ledger: Ledger, { secured }: Ports) => overHttp1(dice, ledger, secured);
   return (dice: Random, ledger: Ledger, { plain, secured }: Ports) => overHttp2(dice, ledger, name === "h2c" ? plain : secured, name !== "h2c");
 });

@@ -2,7 +2,8 @@
 import { generateKeyPairSync } from "node:crypto";
 import { writeFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
-import type { ConfigSource } from "../../lib/config/source.ts";
+import { nodeFrom, type JsonNode, type Member } from "../../lib/config/json.ts";
+import { parsed, type ConfigSource } from "../../lib/config/source.ts";
 import { ConfigError } from "../../lib/gateway/config_error.ts";
 import { Gateway } from "../../lib/embed/gateway.ts";
 import { Parts } from "../../lib/gateway/parts.ts";
@@ -34,7 +35,27 @@ async function kindsLoadedFor(source: ConfigSource): Promise<string[]> {
 
 const text = (json: string): ConfigSource => ({ text: json, file: "gw.json" });
 
+/** Counts in `looks` how often a member of an object is looked up. */
+function watched(node: JsonNode, looks: { count: number }): JsonNode {
+  if (node.kind === "array") return { ...node, items: node.items.map((item) => watched(item, looks)) };
+  if (node.kind !== "object") return node;
+  const members = new Map<string, Member>(Array.from(node.members, ([name, member]) => [name, { ...member, value: watched(member.value, looks) }]));
+  const get = members.get.bind(members);
+  members.get = (name) => (looks.count++, get(name));
+  return { ...node, members };
+}
+
 describe("the table of plugin kinds", () => {
+  it("is looked for in a configuration without walking through all of its routes for each part", async () => {
+    const routes = 1_000;
+    const looks = { count: 0 };
+    const source = { value: { services: [{ ...service, routes: Array.from({ length: routes }, (_, i) => ({ path: `/${i}`, plugins: [] })) }] } };
+    parsed.set(source, { node: watched(nodeFrom(source.value), looks), issues: [] });
+    await new Parts(TABLE).loadParts(source);
+    expect(looks.count).toBeGreaterThan(routes);
+    expect(looks.count / routes).toBeLessThan(20);
+  });
+
   it("has every built-in kind under its name, in the order of messages", async () => {
     expect(await Promise.all(Object.values(KINDS).map((load) => load()))).toEqual(builtinPlugins);
     expect(Object.keys(KINDS)).toEqual(builtinPlugins.map(({ name }) => name));
